@@ -1,0 +1,4 @@
+package lookup
+
+type ref struct{}
+type operand struct{}
