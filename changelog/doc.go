@@ -1,0 +1,2 @@
+// Package changelog reads the changelog of a dimension into its store.
+package changelog
