@@ -131,7 +131,9 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil { // a request that takes too long is cut: the process is about to end
 		err = s.http.Close()
 	}
-	_ = <-served // http.ErrServerClosed
+	if serve := <-served; !errors.Is(serve, http.ErrServerClosed) {
+		err = errors.Join(err, serve)
+	}
 	if err != nil {
 		return fmt.Errorf("admin: close: %w", err)
 	}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"enricher/changelog"
+	"enricher/dimstore"
+	"enricher/lookup"
+	"enricher/record"
+)
+
+// deleteMarkTTL is how long delete marks stay: delete.retention.ms of a topic that does not set it. It can't be asked for here, for the stores are opened
+// before any broker is.
+const deleteMarkTTL = 24 * time.Hour
+
+// dimension is one dimension of the running service: the store with its rows and the changelog that feeds it. It exists, and answers as empty, before its
+// store is open.
+type dimension struct {
+	plan  dimensionPlan
+	store atomic.Pointer[dimstore.Store]      // nil before it is open
+	feed  atomic.Pointer[changelog.Dimension] // nil before that
+	cold  atomic.Bool                         // the service went on without it (processing.warmup.on_timeout: proceed)
+}
+
+// Read opens a view on the rows for one batch of facts. A dimension without a complete generation answers as empty.
+func (d *dimension) Read() lookup.View {
+	if s := d.store.Load(); s != nil && s.Complete() {
+		return s.Read()
+	}
+	return emptyView{}
+}
+
+// warm reports whether the dimension has been read up to the end that was seen at start.
+func (d *dimension) warm() bool {
+	feed := d.feed.Load()
+	if feed == nil {
+		return false
+	}
+	select {
+	case <-feed.Warm():
+		return true
+	default:
+		return false
+	}
+}
+
+// emptyView is a table without rows.
+type emptyView struct{}
+
+func (emptyView) Get(_, _ []byte) (record.Row, bool, error)       { return nil, false, nil }
+func (emptyView) Scan(_, _ []byte, _ func(record.Row) bool) error { return nil }
+func (emptyView) HasPartition([]byte) bool                        { return false }
+func (emptyView) Close()                                          {}
+
+// openStores opens the stores of all dimensions at the same time: one that was not closed cleanly reads its last writes first. What was opened is in the
+// dimensions even when there is an error.
+func openStores(dir *dimstore.Dir, dimensions []*dimension, o dimstore.Options) error {
+	errs := make([]error, len(dimensions))
+	var wg sync.WaitGroup
+	for i, d := range dimensions {
+		wg.Go(func() {
+			o := o
+			o.Name, o.Fingerprint = d.plan.Name, d.plan.Fingerprint
+			o.Logger = o.Logger.With("dimension", d.plan.Name)
+			store, err := dir.OpenStore(o)
+			if err != nil {
+				errs[i] = fmt.Errorf("dimension %s: %w", d.plan.Name, err)
+				return
+			}
+			d.store.Store(store)
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// closeStores closes what openStores opened.
+func closeStores(dimensions []*dimension) error {
+	var errs []error
+	for _, d := range dimensions {
+		if store := d.store.Load(); store != nil {
+			if err := store.Close(); err != nil {
+				errs = append(errs, fmt.Errorf("dimension %s: close store: %w", d.plan.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// follow runs the changelogs of all dimensions until ctx ends. fail is called with the first error of each that ends by itself. The function that is
+// returned waits until all have ended.
+func follow(ctx context.Context, dimensions []*dimension, fail func(error)) (wait func()) {
+	var wg sync.WaitGroup
+	for _, d := range dimensions {
+		wg.Go(func() {
+			err := d.feed.Load().Run(ctx)
+			if err == nil && ctx.Err() == nil {
+				err = errors.New("BUG: it ended without a reason")
+			}
+			if err != nil && ctx.Err() == nil {
+				fail(fmt.Errorf("dimension %s: %w", d.plan.Name, err))
+			}
+		})
+	}
+	return wg.Wait
+}
+
+// deadLetterFunc writes one record of a dimension to the dead-letter topic; see changelog.Options.
+type deadLetterFunc func(ctx context.Context, dimension string, rec *kgo.Record, class, message string) error
+
+// changelogOptions are what the dimension itself says of its feed; its store is open.
+func (d *dimension) changelogOptions(deadLetter deadLetterFunc) changelog.Options {
+	o := changelog.Options{
+		Name: d.plan.Name, Topic: d.plan.Topic, Schema: d.plan.Schema, KeyFormat: d.plan.KeyFormat,
+		Sink: d.store.Load(), CheckInterval: d.plan.Refresh.Interval,
+	}
+	if deadLetter != nil {
+		o.DeadLetter = func(ctx context.Context, rec *kgo.Record, class, message string) error {
+			return deadLetter(ctx, d.plan.Name, rec, class, message)
+		}
+	}
+	return o
+}

@@ -1,0 +1,27 @@
+// Command enricher enriches the records of Kafka topics with the rows of other topics. This is the only place where the parts of the module meet: commands
+// and flags (cli.go and a file per command), the running service (app.go), what the configuration means for each part (plan.go, memory.go, kafka.go,
+// wiring.go), what people and probes see of it (status.go, metrics.go, log.go), and the demo (demo*.go).
+//
+// Exit codes: 0 done; 1 failed at run time; 2 bad configuration or usage. The last line on stderr of a failure says what happened and what to do.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		cancel(fmt.Errorf("signal: %s", <-signals))
+		<-signals // whoever sends a second one does not want to wait
+		fmt.Fprintln(os.Stderr, "enricher: ended at once by a second signal; the next start goes on at the last commit")
+		os.Exit(exitFailed)
+	}()
+	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"math"
+)
+
+// Bounds of the parts of store.memory, in bytes.
+const (
+	minStoreMemory = 8 << 20 // of one dimension: two small memtables and the indexes of a few tables
+	minFetchBuffer = 1 << 20
+	maxFetchBuffer = 64 << 20 // a longer queue of fetched records only makes them older
+	minProduceBuf  = 2 << 20
+	maxProduceBuf  = 64 << 20
+
+	// runtimeMemory is what the process takes beside store.memory: code, stacks, Kafka metadata, garbage between two collections.
+	runtimeMemory = 256 << 20
+)
+
+// memorySplit is store.memory divided among everything that the service sizes itself. It is done here and nowhere else; the parts never add up to more than
+// the whole.
+type memorySplit struct {
+	Store          int64 // of one dimension: its memtables and indexes
+	DimensionFetch int   // of one dimension: records fetched and not yet applied
+	FactFetch      int   // facts fetched and not yet looked up
+	Produce        int   // output records not yet acknowledged
+}
+
+// splitMemory gives everything its least, and of what is left an eighth to the facts' fetch buffer, a sixteenth to the produce buffer and an eighth to the
+// fetch buffers of all dimensions together, each up to its bound; the stores share the rest evenly. It is an error when there is less than the least.
+func splitMemory(total int64, dimensions int) (memorySplit, error) {
+	n := int64(max(dimensions, 1))
+	least := n*(minStoreMemory+minFetchBuffer) + minFetchBuffer + minProduceBuf
+	spare := total - least
+	if spare < 0 {
+		return memorySplit{}, fmt.Errorf("too little for %d dimension(s): %s (at least %s)", dimensions, mebibytes(total), mebibytes(least))
+	}
+	s := memorySplit{
+		DimensionFetch: int(min(minFetchBuffer+spare/8/n, maxFetchBuffer)),
+		FactFetch:      int(min(minFetchBuffer+spare/8, maxFetchBuffer)),
+		Produce:        int(min(minProduceBuf+spare/16, maxProduceBuf)),
+	}
+	s.Store = (total - n*int64(s.DimensionFetch) - int64(s.FactFetch) - int64(s.Produce)) / n
+	return s, nil
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.4gMiB", float64(n)/(1<<20)) }
+
+// memoryLimit is the soft limit of the Go heap for a store.memory of total bytes.
+func memoryLimit(total int64) int64 {
+	if total > math.MaxInt64-runtimeMemory {
+		return math.MaxInt64
+	}
+	return total + runtimeMemory
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSplitMemory(t *testing.T) {
+	const mib = 1 << 20
+	cases := map[string]struct {
+		total      int64
+		dimensions int
+		want       memorySplit
+		err        string
+	}{
+		"default, one dimension":    {512 * mib, 1, memorySplit{Store: 351.75 * mib, DimensionFetch: 63.5 * mib, FactFetch: 63.5 * mib, Produce: 33.25 * mib}, ""},
+		"default, four dimensions":  {512 * mib, 4, memorySplit{Store: 93634560, DimensionFetch: 16547840, FactFetch: 63045632, Produce: 33095680}, ""},
+		"much":                      {64 << 30, 2, memorySplit{Store: 32<<30 - 128*mib, DimensionFetch: 64 * mib, FactFetch: 64 * mib, Produce: 64 * mib}, ""},
+		"the least, one dimension":  {12 * mib, 1, memorySplit{Store: 8 * mib, DimensionFetch: mib, FactFetch: mib, Produce: 2 * mib}, ""},
+		"no dimension":              {12 * mib, 0, memorySplit{Store: 8 * mib, DimensionFetch: mib, FactFetch: mib, Produce: 2 * mib}, ""},
+		"too little, one dimension": {11 * mib, 1, memorySplit{}, "too little for 1 dimension(s): 11MiB (at least 12MiB)"},
+		"too little for so many":    {64 * mib, 20, memorySplit{}, "too little for 20 dimension(s): 64MiB (at least 183MiB)"},
+		"nothing":                   {0, 1, memorySplit{}, "too little for 1 dimension(s): 0MiB (at least 12MiB)"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := splitMemory(c.total, c.dimensions)
+			if c.err != "" {
+				require.EqualError(t, err, c.err)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, c.want, got)
+		})
+	}
+}
+
+func TestSplitMemoryNeverExceedsTheWhole(t *testing.T) {
+	for n := range 40 {
+		for total := int64(1 << 20); total < 1<<40; total = total*5/4 + 7 {
+			s, err := splitMemory(total, n)
+			if err != nil {
+				continue
+			}
+			k := int64(max(n, 1))
+			sum := k*(s.Store+int64(s.DimensionFetch)) + int64(s.FactFetch) + int64(s.Produce)
+			require.LessOrEqual(t, sum, total, "%d dimensions", n)
+			require.Greater(t, sum, total-k, "%d dimensions: memory is left over", n)
+			require.GreaterOrEqual(t, s.Store, int64(minStoreMemory), "%d dimensions, %d bytes", n, total)
+		}
+	}
+}
+
+func TestMemoryLimit(t *testing.T) {
+	assert.Equal(t, int64(768<<20), memoryLimit(512<<20))
+	assert.Equal(t, int64(math.MaxInt64), memoryLimit(math.MaxInt64-1))
+}

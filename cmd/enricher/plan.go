@@ -1,0 +1,152 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"enricher/config"
+	"enricher/lookup"
+	"enricher/record"
+)
+
+// dimensionPlan is what the configuration means for one dimension.
+type dimensionPlan struct {
+	config.Dimension
+
+	Schema *record.Schema
+	// Fingerprint changes with everything that decides how a changelog record becomes a row: rows on disk under another one are not used.
+	Fingerprint string
+}
+
+// servicePlan is what the configuration means for the parts: pure, nothing is opened or asked.
+type servicePlan struct {
+	Dimensions []dimensionPlan // as in the configuration
+	Lookup     *lookup.Plan
+	Memory     memorySplit
+}
+
+// newPlan works the configuration out. table gives the rows of a dimension; nil when the plan is only to be checked or shown. The error is a
+// *config.InvalidError with all problems.
+func newPlan(cfg *config.Config, table func(dimension string) lookup.Table) (servicePlan, error) {
+	var plan servicePlan
+	var problems []config.Problem
+	for i, d := range cfg.Dimensions {
+		schema, err := schemaOf(cfg, d)
+		if err != nil {
+			problems = append(problems, cfg.Problem("dimensions["+strconv.Itoa(i)+"]", err.Error(), ""))
+			continue
+		}
+		plan.Dimensions = append(plan.Dimensions, dimensionPlan{d, schema, fingerprint(d, schema)})
+	}
+	memory, err := splitMemory(int64(cfg.Store.Memory), len(cfg.Dimensions))
+	if err != nil {
+		problems = append(problems, cfg.Problem("store.memory", err.Error(), ""))
+	}
+	plan.Memory = memory
+	if len(plan.Dimensions) == len(cfg.Dimensions) { // else lookups would be blamed for a dimension that has a problem of its own
+		plan.Lookup, err = lookup.Compile(lookupOptions(cfg, plan.Dimensions, table))
+		problems = append(problems, planProblems(cfg, err)...)
+	}
+	return plan, config.NewInvalidError(problems)
+}
+
+// schemaOf gives the columns of a dimension that are stored: the declared ones, those of its keys, and those that its lookups use.
+func schemaOf(cfg *config.Config, d config.Dimension) (*record.Schema, error) {
+	declared := make([]record.Column, len(d.Columns))
+	for i, c := range d.Columns {
+		t, err := record.ParseType(c.Type)
+		if err != nil {
+			return nil, fmt.Errorf("column %s: %w", c.Name, err)
+		}
+		declared[i] = record.Column{Name: c.Name, Type: t}
+	}
+	return record.NewSchema(declared, usedColumns(cfg.Lookups, d), d.PrimaryKey, d.PartitionBy)
+}
+
+// usedColumns are the columns of the dimension that lookups name and that are not declared, sorted: the order of the lookups must not change the stored rows.
+func usedColumns(lookups []config.Lookup, d config.Dimension) []string {
+	var names []string
+	for _, l := range lookups {
+		if l.Dimension != d.Name {
+			continue
+		}
+		for _, c := range l.On {
+			names = append(names, c.Column)
+		}
+		for _, c := range l.Where {
+			names = append(names, c.Column)
+		}
+		for _, f := range l.Select.Fields {
+			names = append(names, f.Column)
+		}
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return slices.ContainsFunc(d.Columns, func(c config.Column) bool { return c.Name == name })
+	})
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func fingerprint(d config.Dimension, s *record.Schema) string {
+	h := sha256.New()
+	for _, part := range []string{d.Topic, d.TopicPattern, d.Format, d.KeyFormat, d.Version, s.Fingerprint()} {
+		fmt.Fprintf(h, "%q,", part)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+func lookupOptions(cfg *config.Config, dimensions []dimensionPlan, table func(string) lookup.Table) lookup.Options {
+	var o lookup.Options
+	for _, d := range dimensions {
+		dimension := lookup.Dimension{Name: d.Name, Schema: d.Schema}
+		if table != nil {
+			dimension.Table = table(d.Name)
+		}
+		o.Dimensions = append(o.Dimensions, dimension)
+	}
+	for _, l := range cfg.Lookups {
+		step := lookup.Step{
+			Dimension: l.Dimension, Join: l.Join, Into: l.Into, Rows: l.Rows, OnConflict: l.OnConflict,
+			Select: lookup.Select{All: l.Select.All, List: l.Select.List},
+		}
+		for _, c := range l.On {
+			step.On = append(step.On, lookup.Condition{Column: c.Column, Value: lookup.Operand(c.Value)})
+		}
+		for _, c := range l.Where {
+			step.Where = append(step.Where, lookup.Where(c))
+		}
+		if l.Select.Fields != nil { // nil and empty differ
+			step.Select.Fields = []lookup.SelectField{}
+		}
+		for _, f := range l.Select.Fields {
+			step.Select.Fields = append(step.Select.Fields, lookup.SelectField(f))
+		}
+		o.Steps = append(o.Steps, step)
+	}
+	for _, p := range cfg.Output.Select {
+		o.Select = append(o.Select, lookup.Projection(p))
+	}
+	return o
+}
+
+// planProblems gives the problems of lookup.Compile their places in the file.
+func planProblems(cfg *config.Config, err error) []config.Problem {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var problems []config.Problem
+		for _, e := range joined.Unwrap() {
+			problems = append(problems, planProblems(cfg, e)...)
+		}
+		return problems
+	}
+	if p, ok := errors.AsType[*lookup.PlanError](err); ok {
+		return []config.Problem{cfg.Problem(p.Path, p.Message, "")}
+	}
+	return []config.Problem{cfg.Problem("lookups", err.Error(), "")}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"enricher/config"
+)
+
+const planBase = `kafka: {brokers: ["localhost:9092"]}
+input: {topics: [orders], group: g}
+output: {topic: out}
+`
+
+func TestSchemaHasTheColumnsThatLookupsUse(t *testing.T) {
+	cfg := parse(t, planBase+`dimensions:
+  - {name: customer, topic: customer, columns: {name: string, id: int}, primary_key: [region, id]}
+  - {name: nation, topic: nation, primary_key: [n]}
+lookups:
+  - {dimension: customer, on: {region: r, id: cust}, select: {a: zip, b: name}, where: {segment: X}}
+  - {dimension: nation, on: {n: nation}, select: [label]}
+  - {dimension: customer, on: {region: r2}, select: {c: zip, d: city}}
+`)
+	plan, err := newPlan(cfg, nil)
+	require.NoError(t, err)
+	var names [2][]string
+	for i, d := range plan.Dimensions {
+		for _, c := range d.Schema.Columns {
+			names[i] = append(names[i], c.Name)
+		}
+	}
+	assert.Equal(t, []string{"name", "id", "city", "region", "segment", "zip"}, names[0], "declared in order, then used, sorted")
+	assert.Equal(t, 2, plan.Dimensions[0].Schema.Declared)
+	assert.Equal(t, []string{"label", "n"}, names[1])
+}
+
+func TestFingerprint(t *testing.T) {
+	of := func(dimension, lookups string) string {
+		t.Helper()
+		plan, err := newPlan(parse(t, planBase+"dimensions: [{name: d, "+dimension+"}]\nlookups: ["+lookups+"]\n"), nil)
+		require.NoError(t, err)
+		return plan.Dimensions[0].Fingerprint
+	}
+	const dim, look = "topic: t, primary_key: [id]", "{dimension: d, on: {id: x}, select: [a, b]}"
+	base := of(dim, look)
+	same := map[string]string{
+		"again":                     of(dim, look),
+		"columns in another order":  of(dim, "{dimension: d, on: {id: x}, select: [b, a]}"),
+		"other fields":              of(dim, "{dimension: d, on: {id: y}, select: {p: a, q: b}, join: inner}"),
+		"two lookups":               of(dim, "{dimension: d, on: {id: x}, select: [b]}, {dimension: d, on: {id: y}, select: [a]}"),
+		"what becomes of bad ones":  of(dim+", on_error: skip", look),
+		"a key that is not counted": of(dim+", bucket_key: [id]", look),
+	}
+	for name, f := range same {
+		assert.Equal(t, base, f, name)
+	}
+	other := map[string]string{
+		"topic":       of("topic: u, primary_key: [id]", look),
+		"key format":  of(dim+", key_format: string", look),
+		"type":        of(dim+", columns: {id: int}", look),
+		"primary key": of("topic: t, primary_key: [id, a]", look),
+		"partitions":  of("topic: t, primary_key: [id, a], partition_by: [a]", "{dimension: d, on: {id: x, a: y}, select: [b]}"),
+		"one more":    of(dim, "{dimension: d, on: {id: x}, select: [a, b, c]}"),
+	}
+	seen := map[string]string{base: "base"}
+	for name, f := range other {
+		assert.NotContains(t, seen, f, "%s is the same as %s", name, seen[f])
+		seen[f] = name
+	}
+}
+
+func TestPlanProblemsHaveTheirPlaces(t *testing.T) {
+	cfg := parse(t, planBase+`dimensions:
+  - name: customer
+    topic: customer
+    primary_key: [id, region]
+    columns: {id: int}
+lookups:
+  - dimension: customer
+    on:
+      region: r
+    select: [name]
+  - dimension: customer
+    on: {id: {const: x}, region: r}
+    select: [name]
+store: {memory: 2MiB}
+`)
+	_, err := newPlan(cfg, nil)
+	invalid, ok := err.(*config.InvalidError)
+	require.True(t, ok, "%v", err)
+	var lines []string
+	for _, p := range invalid.Problems {
+		lines = append(lines, p.String())
+	}
+	require.GreaterOrEqual(t, len(lines), 3, "%q", lines)
+	text := err.Error()
+	assert.Contains(t, text, "test.yaml:10: lookups[0].on")
+	assert.Contains(t, text, "test.yaml:14: lookups[1].on.id")
+	assert.Contains(t, text, "test.yaml:16: store.memory: too little for 1 dimension(s): 2MiB (at least 12MiB)")
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"enricher/config"
+)
+
+func serviceCommand(environ []string) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "run -c FILE",
+		Short: "Run the service until SIGINT or SIGTERM",
+		Long: `Run reads the dimensions until they are complete, joins the consumer group and enriches facts until SIGINT or SIGTERM. Then it finishes or gives back
+what it has begun within processing.shutdown_grace and exits 0. A second signal ends it at once with exit code 1.
+
+Every key of the file can be set in the environment: ENRICHER_KAFKA__BROKERS=a:9092,b:9092 is kafka.brokers.`,
+		Example: `  enricher run -c enricher.yaml
+  ENRICHER_KAFKA__BROKERS=kafka:9092 enricher run -c enricher.yaml`,
+		Args: cobra.NoArgs,
+		RunE: action(func(cmd *cobra.Command) error {
+			return runService(cmd.Context(), file, environ, cmd.ErrOrStderr())
+		}),
+	}
+	configFlag(cmd, &file)
+	return cmd
+}
+
+// runService is the run command.
+func runService(ctx context.Context, file string, environ []string, stderr io.Writer) error {
+	cfg, err := config.Load(file, environ)
+	if err != nil {
+		return err
+	}
+	log := newLogger(stderr, cfg.Log.Level, cfg.Log.Format)
+	v := buildVersion()
+	a, err := newApp(cfg, v, log)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	log.Info("enricher starts", "version", v.Version, "commit", v.Commit, "config", file)
+	limitMemory(int64(cfg.Store.Memory), environ, log)
+	for _, w := range a.plan.Lookup.Warnings() {
+		log.Warn("the configuration is hardly meant like this", "place", cfg.Locate(w.Path), "key", w.Path, "problem", w.Message)
+	}
+	stop := context.AfterFunc(ctx, func() {
+		log.Info("stopping", "cause", context.Cause(ctx).Error(), "grace", cfg.Processing.ShutdownGrace.String())
+	})
+	defer stop()
+	if err := a.Run(ctx); err != nil {
+		if jsonLog(stderr, cfg.Log.Format) {
+			log.Error("enricher failed", "error", oneLine(err), "ran", time.Since(began).Round(time.Millisecond).String())
+			return &failure{err: err, logged: true}
+		}
+		return err
+	}
+	log.Info("enricher stopped", "ran", time.Since(began).Round(time.Millisecond).String())
+	return nil
+}
+
+// limitMemory sets the soft limit of the heap, unless the environment does.
+func limitMemory(memory int64, environ []string, log *slog.Logger) {
+	for _, e := range environ {
+		if value, ok := strings.CutPrefix(e, "GOMEMLIMIT="); ok && value != "" {
+			log.Info("memory limit is the environment's", "GOMEMLIMIT", value)
+			return
+		}
+	}
+	limit := memoryLimit(memory)
+	debug.SetMemoryLimit(limit)
+	log.Info("memory limit is store.memory + "+fmt.Sprint(config.Size(runtimeMemory)), "limit", config.Size(limit).String())
+}

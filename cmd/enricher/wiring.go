@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"enricher/changelog"
+	"enricher/dimstore"
+	"enricher/pipeline"
+)
+
+// clientFor gives the connection options of one role, with metrics of its own.
+func (a *app) clientFor(role string) []kgo.Opt {
+	return append(slices.Clone(a.client), kgo.WithHooks(newClientMetrics(a.registry, role)))
+}
+
+// storeOptions are those that all dimensions share.
+func (a *app) storeOptions() dimstore.Options {
+	return dimstore.Options{
+		Memory:        a.plan.Memory.Store,
+		Compression:   a.cfg.Store.Compression,
+		MinFreeDisk:   uint64(a.cfg.Store.MinFreeDisk),
+		DeleteMarkTTL: deleteMarkTTL,
+		Logger:        a.log,
+	}
+}
+
+// deadLetters makes the writer for records of dimensions that can't be read; nil when there is no dead-letter topic.
+func (a *app) deadLetters(instance string, open *closers) (deadLetterFunc, error) {
+	topic := a.cfg.DeadLetter.Topic
+	if topic == "" || len(a.dimensions) == 0 {
+		return nil, nil
+	}
+	letters, err := pipeline.NewDeadLetters(a.clientFor("dead_letters"), topic, instance, int(a.cfg.Output.MaxRecordSize))
+	if err != nil {
+		return nil, err
+	}
+	open.add(func() error { letters.Close(); return nil })
+	return letters.Dimension, nil
+}
+
+// makeFeeds makes the changelogs of all dimensions; their stores are open.
+func (a *app) makeFeeds(deadLetter deadLetterFunc) error {
+	for _, d := range a.dimensions {
+		o := d.changelogOptions(deadLetter)
+		o.OnError = a.cfg.OnError(d.plan.OnError)
+		o.Client = a.clientFor("dimension_" + d.plan.Name)
+		o.FetchBytes = a.plan.Memory.DimensionFetch
+		o.Metrics = a.changelogs
+		o.Logger = a.log.With("dimension", d.plan.Name)
+		feed, err := changelog.New(o)
+		if err != nil {
+			return err
+		}
+		d.feed.Store(feed)
+	}
+	return nil
+}
+
+func (a *app) pipelineOptions(instance string) pipeline.Options {
+	in, out, p := a.cfg.Input, a.cfg.Output, a.cfg.Processing
+	return pipeline.Options{
+		Topics:             in.Topics,
+		Group:              in.Group,
+		InstanceID:         instance,
+		LeaveOnStop:        in.InstanceID == "",
+		SessionTimeout:     in.SessionTimeout,
+		Start:              pipeline.Start{Latest: in.Start.Latest, At: in.Start.Time},
+		OnGap:              in.OnGap,
+		OnError:            a.cfg.OnError(in.OnError),
+		Plan:               a.plan.Lookup,
+		OutputTopic:        out.Topic,
+		Partition:          out.Partition,
+		Compression:        out.Compression,
+		MaxRecordSize:      int(out.MaxRecordSize),
+		DeadLetterTopic:    a.cfg.DeadLetter.Topic,
+		CreateTopics:       a.cfg.Kafka.CreateTopics,
+		Delivery:           p.Delivery,
+		Capacity:           p.Capacity,
+		CommitInterval:     p.CommitInterval,
+		TransactionTimeout: p.TransactionTimeout,
+		Grace:              p.ShutdownGrace,
+		Client:             a.clientFor("facts"),
+		FetchBytes:         a.plan.Memory.FactFetch,
+		ProduceBytes:       a.plan.Memory.Produce,
+		Metrics:            a.facts,
+		Logger:             a.log.With("part", "pipeline"),
+	}
+}
+
+// awaitWarm waits until every dimension has been read up to the end that was seen at start, or until processing.warmup.timeout, which ends the service or
+// lets it go on without the dimensions that are cold. It returns nil as well when ctx ends first.
+func (a *app) awaitWarm(ctx context.Context) error {
+	began := time.Now()
+	w := a.cfg.Processing.Warmup
+	var timeout <-chan time.Time // never
+	if w.Timeout > 0 {
+		timer := time.NewTimer(w.Timeout)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	for _, d := range a.dimensions {
+		select {
+		case <-d.feed.Load().Warm():
+			continue
+		case <-ctx.Done():
+			return nil
+		case <-timeout:
+		}
+		cold := a.chill()
+		if len(cold) == 0 { // the last one became warm at the same moment
+			break
+		}
+		if w.OnTimeout != "proceed" {
+			return fmt.Errorf("warm-up: not done after %s: %s: raise processing.warmup.timeout, mend what the reasons say, or go on without with processing.warmup.on_timeout: proceed",
+				w.Timeout, strings.Join(cold, "; "))
+		}
+		a.log.Warn("going on before all dimensions are warm", "after", w.Timeout.String(), "cold", cold)
+		return nil
+	}
+	a.log.Info("all dimensions are warm", "dimensions", len(a.dimensions), "after", time.Since(began).Round(time.Millisecond).String())
+	return nil
+}
+
+// chill marks the dimensions that are not warm as cold and says what each waits for.
+func (a *app) chill() []string {
+	var cold []string
+	for _, d := range a.dimensions {
+		if d.warm() {
+			continue
+		}
+		cold = append(cold, d.plan.Name+": "+warmupDetail(d.status()))
+		d.cold.Store(true)
+	}
+	return cold
+}
