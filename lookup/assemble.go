@@ -181,7 +181,7 @@ func (b *Batch) projected(fact int, choices []int32, most int) int {
 		o := &b.plan.outputs[i]
 		v := b.value(&o.value, fact, choices)
 		if v == nil {
-			v = null
+			v = b.null
 		}
 		values = append(values, v)
 		size += len(o.prefix) + len(v)
@@ -192,14 +192,11 @@ func (b *Batch) projected(fact int, choices []int32, most int) int {
 	}
 	b.room(size)
 	start := len(b.out)
-	out := append(b.out, '{')
+	b.out = append(b.out, '{')
 	for i, v := range values {
-		out = append(append(out, b.plan.outputs[i].prefix...), v...)
+		b.out = append(append(b.out, b.plan.outputs[i].prefix...), v...)
 	}
-	b.out = append(out, '}')
+	b.out = append(b.out, '}')
 	b.carve(start)
 	return size
 }
-
-// null is what an absent path projects to; never written to.
-var null = []byte("null")

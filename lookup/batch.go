@@ -39,6 +39,7 @@ type Batch struct {
 	codes  []byte // scratch: codes of a row's columns
 	nested []byte // scratch: wrapped values
 	wraps  record.Doc
+	null   []byte        // what an absent path projects to
 	values [][]byte      // scratch: values of one projection
 	parts  []byte        // scratch: members of one record
 	edits  []record.Edit // scratch: overwritten values of one record
@@ -73,6 +74,7 @@ func (p *Plan) NewBatch() *Batch {
 		plan:  p,
 		views: make([]View, len(p.dimensions)),
 		stats: make([]StepStats, len(p.steps)),
+		null:  []byte("null"),
 		memo:  memo{seed: maphash.MakeSeed()},
 	}
 	b.yield = b.scan

@@ -55,11 +55,11 @@ func TestCompileProblems(t *testing.T) {
 		},
 		"unknown columns": {
 			steps: []Step{{
-				Dimension: "customer", On: on("id", "cust", "sement", "s"), Select: pick("n", "nmae"),
+				Dimension: "customer", On: on("id", "cust", "sement", "s"), Select: pick("n", "nname"),
 				Where: []Where{{Column: "Segment", Const: []byte(`"X"`)}},
 			}},
 			want: []string{
-				`lookups[0].select.n: unknown column "nmae" (did you mean "name"?); there is id, name, segment`,
+				`lookups[0].select.n: unknown column "nname" (did you mean "name"?); there is id, name, segment`,
 				`lookups[0].on.sement: unknown column "sement" (did you mean "segment"?); there is id, name, segment`,
 				`lookups[0].where.Segment: unknown column "Segment" (did you mean "segment"?); there is id, name, segment`,
 			},
@@ -182,11 +182,11 @@ func TestCompileProblems(t *testing.T) {
 		"path into an added object": {
 			steps: []Step{
 				{Dimension: "customer", On: byID, Select: pick("name", "name"), Into: "c"},
-				{Dimension: "customer", On: on("id", "c.nmae"), Select: pick()},
+				{Dimension: "customer", On: on("id", "c.nname"), Select: pick()},
 			},
 			output: []Projection{{"n", "/c/x"}, {"m", "c.name"}},
 			want: []string{
-				`lookups[1].on.id: lookups[0] puts no "nmae" into c (did you mean "name"?); there is name`,
+				`lookups[1].on.id: lookups[0] puts no "nname" into c (did you mean "name"?); there is name`,
 				`output.select.n: lookups[0] puts no "x" into c (did you mean "name"?); there is name`,
 			},
 		},
@@ -258,12 +258,12 @@ func TestPlanJoin(t *testing.T) {
 }
 
 func TestCompileWarnings(t *testing.T) {
-	schema, err := record.NewSchema([]record.Column{{Name: "id", Type: record.Int}, {Name: "name", Type: record.String}}, []string{"nmae", "other"}, []string{"id"}, nil)
+	schema, err := record.NewSchema([]record.Column{{Name: "id", Type: record.Int}, {Name: "name", Type: record.String}}, []string{"nname", "other"}, []string{"id"}, nil)
 	require.NoError(t, err)
 	p := compile(t, Options{
 		Dimensions: []Dimension{{Name: "customer", Schema: schema}},
 		Steps: []Step{
-			{Dimension: "customer", On: on("id", "late"), Select: pick("a", "nmae", "b", "other")},
+			{Dimension: "customer", On: on("id", "late"), Select: pick("a", "nname", "b", "other")},
 			{Dimension: "customer", On: on("id", "x"), Select: pick("late", "name")},
 			{Dimension: "customer", On: on("id", "fine"), Select: pick("fine", "name"), OnConflict: "overwrite"},
 		},
@@ -273,7 +273,7 @@ func TestCompileWarnings(t *testing.T) {
 		got = append(got, w.Error())
 	}
 	assert.Equal(t, []string{
-		`lookups[0].select.a: column "nmae" is not among the declared columns (did you mean "name"?); a row that lacks it reads as null`,
+		`lookups[0].select.a: column "nname" is not among the declared columns (did you mean "name"?); a row that lacks it reads as null`,
 		`lookups[0].on.id: late is a field that lookups[1] adds, which does not run before; with on_conflict: fail no fact may have it, so the key is always null`,
 	}, got)
 }
@@ -304,7 +304,9 @@ func TestDescribe(t *testing.T) {
 	assert.Equal(t, StepInfo{
 		Dimension: "position", Kind: "full key", Why: "on has all primary key columns (dt, order, line): 0 or 1 row",
 		On: []ColumnInfo{
-			{"dt", "string", "partition", `"d1"`, "constant"}, {"order", "int", "key", "o", "fact"}, {"line", "int", "key", "l", "fact"},
+			{"dt", "string", "partition", `"d1"`, "constant"},
+			{"order", "int", "key", "o", "fact"},
+			{"line", "int", "key", "l", "fact"},
 			{"part", "string", "condition", "c.name", "lookups[0]"},
 		},
 		Join: "inner", Rows: "each", OnConflict: "keep", Fields: []FieldInfo{{"p", "part", "string"}},

@@ -193,7 +193,7 @@ func customers(tb testing.TB) Dimension {
 		`{"id":42,"name":"D\u00e9","segment":"X"}`)
 }
 
-// parts is a dimension of orders' positions, partitioned by day.
+// positions is a dimension of orders' positions, partitioned by day.
 func positions(tb testing.TB) Dimension {
 	tb.Helper()
 	return dimension(tb, "position", []string{"dt string", "order int", "line int", "part string"}, []string{"dt", "order", "line"}, []string{"dt"},

@@ -52,7 +52,7 @@ func refusal(s *record.Schema, missing, partition []int, n int) string {
 	}
 	text := fmt.Sprintf("no way to find rows with these columns: of the primary key %s is missing; accepted: %s; further columns may stand beside", columnNames(s, missing), accepted)
 	if n > 0 && len(partition) > 0 {
-		text += fmt.Sprintf("; a prefix of the key needs the partition columns too, here %s", columnNames(s, partition))
+		text += "; a prefix of the key needs the partition columns too, here " + columnNames(s, partition)
 	}
 	return text
 }

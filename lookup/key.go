@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"hash/maphash"
+	"slices"
 
 	"enricher/record"
 )
@@ -164,9 +165,9 @@ func (b *Batch) text(t record.Type, text []byte) (err error) {
 // lastHeader is the value of the last header of the name, nil when it is null
 // or there is none.
 func lastHeader(headers []Header, name string) []byte {
-	for i := len(headers) - 1; i >= 0; i-- {
-		if headers[i].Key == name {
-			return headers[i].Value
+	for _, h := range slices.Backward(headers) {
+		if h.Key == name {
+			return h.Value
 		}
 	}
 	return nil

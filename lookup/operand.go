@@ -22,8 +22,10 @@ const (
 	metaHeader
 )
 
-// metadataNames are the operands that begin with $; $headers. takes a name.
-var metadataNames = []string{"$key", "$topic", "$partition", "$offset", "$timestamp", headerPrefix + "NAME"}
+// metadataNames are the operands that begin with $; the last one takes a name.
+func metadataNames() []string {
+	return []string{"$key", "$topic", "$partition", "$offset", "$timestamp", headerPrefix + "NAME"}
+}
 
 const headerPrefix = "$headers."
 
@@ -127,7 +129,7 @@ func (c *compiler) metadata(at string, op operand, col record.Column, text strin
 			return op, true
 		}
 		c.problem(at, "unknown metadata %q%s; there is %s; a field whose name begins with $ is written /%s",
-			text, didYouMean(text, metadataNames), strings.Join(metadataNames, ", "), text)
+			text, didYouMean(text, metadataNames()), strings.Join(metadataNames(), ", "), text)
 		return op, false
 	}
 	if number {
@@ -250,5 +252,6 @@ func (c *compiler) field(name string) int {
 
 // isMetadata tells whether a text names a piece of metadata.
 func isMetadata(text string) bool {
-	return len(text) > len(headerPrefix) && strings.HasPrefix(text, headerPrefix) || slices.Contains(metadataNames[:len(metadataNames)-1], text)
+	names := metadataNames()
+	return len(text) > len(headerPrefix) && strings.HasPrefix(text, headerPrefix) || slices.Contains(names[:len(names)-1], text)
 }

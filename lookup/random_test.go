@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -51,6 +52,7 @@ func (w *world) typed(t record.Type) string {
 }
 
 func (w *world) dimension(tb testing.TB, name string, columns, primaryKey, partitionBy []string) {
+	tb.Helper()
 	d := dimension(tb, name, columns, primaryKey, partitionBy)
 	o := &oracleDimension{types: map[string]record.Type{}, primaryKey: primaryKey, partition: partitionBy}
 	for i, c := range d.Schema.Columns {
@@ -64,13 +66,14 @@ func (w *world) dimension(tb testing.TB, name string, columns, primaryKey, parti
 		var members, key []string
 		for _, c := range d.Schema.Columns {
 			v := w.value()
-			if slices.Contains(primaryKey, c.Name) {
+			switch {
+			case slices.Contains(primaryKey, c.Name):
 				v = w.typed(c.Type)
 				m, _ := meaning(c.Type, parseJSON([]byte(v)))
-				key = append(key, fmt.Sprintf("%q", m))
-			} else if c.Type != record.Any && w.chance(80) {
+				key = append(key, strconv.Quote(m))
+			case c.Type != record.Any && w.chance(80):
 				v = w.typed(c.Type)
-			} else if w.chance(10) {
+			case w.chance(10):
 				continue
 			}
 			members = append(members, fmt.Sprintf("%q:%s", c.Name, v))

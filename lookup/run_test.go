@@ -3,6 +3,7 @@ package lookup
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -541,7 +542,7 @@ func TestLimits(t *testing.T) {
 			for i, o := range outcomes {
 				got := outcome(o)
 				if o.Kind == Written {
-					got = fmt.Sprint(len(o.Records))
+					got = strconv.Itoa(len(o.Records))
 				}
 				assert.Equal(t, test.want[i], got, "fact %d", i)
 				if o.Kind == Failed {
@@ -600,7 +601,7 @@ func TestStoreErrors(t *testing.T) {
 		fake(d).failing = broken
 		_, err := b.Run(facts)
 		require.ErrorIs(t, err, broken)
-		assert.ErrorContains(t, err, fmt.Sprintf("look up in dimension %q", d.Name))
+		require.ErrorContains(t, err, fmt.Sprintf("look up in dimension %q", d.Name))
 		fake(d).failing = nil
 		for _, d := range dims[:i+1] {
 			assert.Zero(t, fake(d).open, "views are closed")
@@ -638,7 +639,7 @@ func TestRecordsOutliveTheBatch(t *testing.T) {
 	for range 5 {
 		for n := range 40 {
 			for range n {
-				require.Equal(t, fmt.Sprintf(`{"c":1,"n":%d,"name":"Ann"}`, n), string(kept[i]))
+				require.Equal(t, fmt.Appendf(nil, `{"c":1,"n":%d,"name":"Ann"}`, n), kept[i])
 				require.Equal(t, len(kept[i]), cap(kept[i]), "an append must not run into the next record")
 				i++
 			}
