@@ -96,7 +96,7 @@ store: {memory: 2MiB}
 	}
 	require.GreaterOrEqual(t, len(lines), 3, "%q", lines)
 	text := err.Error()
-	assert.Contains(t, text, "test.yaml:10: lookups[0].on")
-	assert.Contains(t, text, "test.yaml:14: lookups[1].on.id")
-	assert.Contains(t, text, "test.yaml:16: store.memory: too little for 1 dimension(s): 2MiB (at least 12MiB)")
+	assert.Contains(t, text, "test.yaml:11: lookups[0].on: no way")
+	assert.Contains(t, text, "test.yaml:15: lookups[1].on.id")
+	assert.Contains(t, text, "test.yaml:17: store.memory: too little for 1 dimension(s): 2MiB (at least 12MiB)")
 }

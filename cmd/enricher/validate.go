@@ -65,7 +65,11 @@ func summary(file string, cfg *config.Config, steps []lookup.StepInfo) string {
 		for _, f := range s.Fields {
 			adds = append(adds, f.Field)
 		}
-		fmt.Fprintf(&b, "  %d. %s by %s (%s), %s: adds %s\n", i+1, s.Dimension, s.Kind, strings.Join(on, ", "), s.Join, or(strings.Join(adds, ", "), "nothing"))
+		added := or(strings.Join(adds, ", "), "nothing")
+		if s.Into != "" {
+			added = s.Into + " {" + added + "}"
+		}
+		fmt.Fprintf(&b, "  %d. %s by %s (%s), %s: adds %s\n", i+1, s.Dimension, s.Kind, strings.Join(on, ", "), s.Join, added)
 	}
 	return b.String()
 }

@@ -1,0 +1,318 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// syncBuffer is what a running program writes to while a test reads it.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer // under mu
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func (b *syncBuffer) lastLine() string {
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	return lines[len(lines)-1]
+}
+
+// bench is a broker, a store directory and a configuration for one service.
+type bench struct {
+	t      *testing.T
+	broker string
+	dir    string
+	admin  string
+	client *kgo.Client
+}
+
+// newBench makes the topics; the dimension's is missing when told so.
+func newBench(t *testing.T, topics ...string) *bench {
+	t.Helper()
+	c := cluster(t, kfake.SeedTopics(1, topics...))
+	b := &bench{t: t, broker: c.ListenAddrs()[0], dir: filepath.Join(t.TempDir(), "store"), admin: freeAddress(t)}
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.broker), kgo.ConsumeTopics("out"), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(50*time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	b.client = client
+	return b
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// config writes the configuration file; more are further sections.
+func (b *bench) config(more string) string {
+	return writeFile(b.t, "enricher.yaml", fmt.Sprintf(`kafka: {brokers: [%q]}
+input: {topics: [facts], group: g}
+dimensions: [{name: customer, topic: customer, columns: {id: int, name: string}, primary_key: [id]}]
+lookups: [{dimension: customer, on: {id: cust}, select: [name]}]
+output: {topic: out}
+store: {dir: %q, memory: 64MiB, min_free_disk: 1MiB}
+admin: {listen: %q}
+log: {format: text}
+%s`, b.broker, b.dir, b.admin, more))
+}
+
+func (b *bench) produce(topic, key, value string) {
+	b.t.Helper()
+	require.NoError(b.t, b.client.ProduceSync(b.t.Context(), &kgo.Record{Topic: topic, Key: []byte(key), Value: []byte(value)}).FirstErr())
+}
+
+// output gives the next n values of the output topic.
+func (b *bench) output(n int) []string {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 30*time.Second)
+	defer cancel()
+	var values []string
+	for len(values) < n {
+		fetches := b.client.PollFetches(ctx)
+		require.NoError(b.t, fetches.Err(), "%d of %d: %q", len(values), n, values)
+		fetches.EachRecord(func(r *kgo.Record) { values = append(values, string(r.Value)) })
+	}
+	return values
+}
+
+// get asks the admin server; code 0 when nobody answers.
+func (b *bench) get(path string) (code int, body string) {
+	resp, err := http.Get("http://" + b.admin + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(b.t, err)
+	return resp.StatusCode, string(text)
+}
+
+// await asks until the answer is as wanted.
+func (b *bench) await(path string, code int, contains string) string {
+	b.t.Helper()
+	var last string
+	require.Eventually(b.t, func() bool {
+		got, body := b.get(path)
+		last = fmt.Sprint(got, " ", body)
+		return got == code && strings.Contains(body, contains)
+	}, 30*time.Second, 10*time.Millisecond, "%s: wanted %d %s", path, code, contains)
+	return last
+}
+
+// running is a service in this process.
+type running struct {
+	stop   context.CancelFunc
+	stderr *syncBuffer
+	code   chan int
+}
+
+func (b *bench) start(file string) *running {
+	b.t.Helper()
+	ctx, cancel := context.WithCancel(b.t.Context())
+	r := &running{stop: cancel, stderr: &syncBuffer{}, code: make(chan int, 1)}
+	go func() { r.code <- run(ctx, []string{"run", "-c", file}, nil, nil, io.Discard, r.stderr) }()
+	b.t.Cleanup(cancel)
+	return r
+}
+
+// end waits for the exit code.
+func (r *running) end(t *testing.T) int {
+	t.Helper()
+	select {
+	case code := <-r.code:
+		return code
+	case <-time.After(40 * time.Second):
+		t.Fatalf("the service did not end:\n%s", r.stderr)
+		return -1
+	}
+}
+
+func TestRunEnrichesAndStops(t *testing.T) {
+	b := newBench(t, "customer", "facts", "out")
+	b.produce("customer", "1", `{"id":1,"name":"Ada"}`)
+	b.produce("facts", "a", `{"cust":1,"n":9007199254740993}`)
+	b.produce("facts", "b", `{"cust":2}`)
+	r := b.start(b.config(""))
+	assert.Equal(t, []string{`{"cust":1,"n":9007199254740993,"name":"Ada"}`, `{"cust":2,"name":null}`}, b.output(2))
+	b.await("/readyz", 200, `"ready": true`)
+	b.await("/metrics", 200, "enricher_ready 1\n")
+	b.await("/metrics", 200, `enricher_facts_total{outcome="written"} 2`)
+	b.await("/metrics", 200, `enricher_kafka_connects_total{client="dimension_customer"`)
+	_, body := b.get("/status")
+	var status serviceStatus
+	require.NoError(t, json.Unmarshal([]byte(body), &status), body)
+	assert.Equal(t, "running", status.Phase)
+	assert.NotEmpty(t, status.InstanceID)
+	require.Len(t, status.Dimensions, 1)
+	assert.True(t, status.Dimensions[0].Warm && status.Dimensions[0].Complete && !status.Dimensions[0].Cold, body)
+	assert.Equal(t, int64(1), status.Dimensions[0].Rows)
+	require.Len(t, status.Lookups, 1)
+	assert.Equal(t, int64(1), status.Lookups[0].Matches)
+	assert.Equal(t, int64(1), status.Lookups[0].Misses["no_row"])
+
+	r.stop()
+	assert.Equal(t, exitDone, r.end(t), r.stderr)
+	assert.Contains(t, r.stderr.String(), "enricher stopped")
+	code, _ := b.get("/livez")
+	assert.Zero(t, code, "the admin server is closed")
+
+	b.produce("facts", "c", `{"cust":1}`) // a second run goes on where the first one stopped, with the same id
+	r = b.start(b.config(""))
+	assert.Equal(t, []string{`{"cust":1,"name":"Ada"}`}, b.output(1))
+	_, body = b.get("/status")
+	var again serviceStatus
+	require.NoError(t, json.Unmarshal([]byte(body), &again))
+	assert.Equal(t, status.InstanceID, again.InstanceID)
+	assert.Zero(t, again.Dimensions[0].RecordsRead, "no dimension record is read twice")
+	r.stop()
+	assert.Equal(t, exitDone, r.end(t), r.stderr)
+}
+
+func TestAliveAndUnreadyDuringTheWarmUp(t *testing.T) {
+	b := newBench(t, "facts", "out")
+	r := b.start(b.config(""))
+	b.await("/readyz", 503, "topic_missing")
+	code, _ := b.get("/livez")
+	assert.Equal(t, 200, code)
+	b.await("/metrics", 200, "enricher_ready 0\n")
+	_, body := b.get("/status")
+	assert.Contains(t, body, `"phase": "warming_up"`)
+	r.stop()
+	assert.Equal(t, exitDone, r.end(t), r.stderr)
+}
+
+func TestWarmUpTimeout(t *testing.T) {
+	t.Run("fail", func(t *testing.T) {
+		b := newBench(t, "facts", "out")
+		r := b.start(b.config("processing: {warmup: {timeout: 200ms}}"))
+		assert.Equal(t, exitFailed, r.end(t))
+		last := r.stderr.lastLine()
+		assert.Regexp(t, `^enricher: warm-up: not done after 200ms: customer: .*customer.*processing\.warmup\.timeout`, last)
+	})
+	t.Run("proceed", func(t *testing.T) {
+		b := newBench(t, "facts", "out")
+		b.produce("facts", "a", `{"cust":1}`)
+		r := b.start(b.config("processing: {warmup: {timeout: 200ms, on_timeout: proceed}}"))
+		assert.Equal(t, []string{`{"cust":1,"name":null}`}, b.output(1))
+		b.await("/readyz", 200, "")
+		b.await("/status", 200, `"cold": true`)
+		r.stop()
+		assert.Equal(t, exitDone, r.end(t), r.stderr)
+	})
+}
+
+func TestWhatOnlyAPersonCanMendAtStart(t *testing.T) {
+	b := newBench(t, "customer", "facts", "out")
+	first := b.start(b.config(""))
+	b.await("/readyz", 200, "")
+	t.Run("admin address in use", func(t *testing.T) {
+		other := *b
+		other.dir = t.TempDir()
+		r := b.start(other.config(""))
+		assert.Equal(t, exitFailed, r.end(t))
+		assert.Contains(t, r.stderr.lastLine(), b.admin+": bind: address already in use: stop the process that listens there, or set admin.listen to a free address")
+	})
+	t.Run("store in use", func(t *testing.T) {
+		other := *b
+		other.admin = freeAddress(t)
+		r := b.start(other.config(""))
+		assert.Equal(t, exitFailed, r.end(t))
+		assert.Contains(t, r.stderr.lastLine(), b.dir)
+		assert.Contains(t, r.stderr.lastLine(), fmt.Sprint(os.Getpid()))
+	})
+	t.Run("store is a file", func(t *testing.T) {
+		other := *b
+		other.admin, other.dir = freeAddress(t), writeFile(t, "file", "x")
+		r := b.start(other.config(""))
+		assert.Equal(t, exitFailed, r.end(t))
+		assert.Contains(t, r.stderr.lastLine(), other.dir)
+	})
+	t.Run("admin address of another machine", func(t *testing.T) {
+		other := *b
+		other.admin, other.dir = "192.0.2.1:80", t.TempDir()
+		r := b.start(other.config(""))
+		assert.Equal(t, exitFailed, r.end(t))
+		assert.Contains(t, r.stderr.lastLine(), "set admin.listen to an address of this machine")
+	})
+	first.stop()
+	assert.Equal(t, exitDone, first.end(t), first.stderr)
+}
+
+func TestAJSONLogEndsInJSON(t *testing.T) {
+	b := newBench(t, "customer", "facts", "out")
+	b.dir = writeFile(t, "file", "x")
+	file := b.config("")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	file = writeFile(t, "json.yaml", strings.Replace(string(text), "format: text", "format: json", 1))
+	r := b.start(file)
+	assert.Equal(t, exitFailed, r.end(t))
+	for line := range strings.SplitSeq(strings.TrimSpace(r.stderr.String()), "\n") {
+		assert.True(t, json.Valid([]byte(line)), line)
+	}
+	assert.Contains(t, r.stderr.lastLine(), `"level":"ERROR","msg":"enricher failed","error":"`)
+	assert.Contains(t, r.stderr.lastLine(), b.dir)
+}
+
+// program starts the program as a process of its own.
+func (b *bench) program(file string) (*exec.Cmd, *syncBuffer) {
+	b.t.Helper()
+	cmd := exec.Command(os.Args[0], "run", "-c", file)
+	stderr := &syncBuffer{}
+	cmd.Env, cmd.Stderr = append(os.Environ(), asProgram+"=1"), stderr
+	require.NoError(b.t, cmd.Start())
+	b.t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd, stderr
+}
+
+func TestSignals(t *testing.T) {
+	t.Run("one", func(t *testing.T) {
+		b := newBench(t, "customer", "facts", "out")
+		b.produce("facts", "a", `{"cust":1}`)
+		cmd, stderr := b.program(b.config(""))
+		b.output(1)
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, cmd.Wait(), stderr)
+		assert.Contains(t, stderr.String(), "signal: terminated")
+	})
+	t.Run("one during the warm-up", func(t *testing.T) {
+		b := newBench(t, "facts", "out")
+		cmd, stderr := b.program(b.config(""))
+		b.await("/readyz", 503, "topic_missing")
+		require.NoError(t, cmd.Process.Signal(os.Interrupt))
+		require.NoError(t, cmd.Wait(), stderr)
+	})
+}
