@@ -187,7 +187,7 @@ func TestCompileProblems(t *testing.T) {
 			output: []Projection{{"n", "/c/x"}, {"m", "c.name"}},
 			want: []string{
 				`lookups[1].on.id: lookups[0] puts no "nname" into c (did you mean "name"?); there is name`,
-				`output.select.n: lookups[0] puts no "x" into c (did you mean "name"?); there is name`,
+				`output.select.n: lookups[0] puts no "x" into c; there is name`,
 			},
 		},
 	}

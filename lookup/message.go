@@ -16,9 +16,9 @@ func typeName(t record.Type) string {
 	return t.String()
 }
 
-// jsonKind names the kind of a valid JSON value with its article.
+// jsonKind names the kind of a valid JSON value without white space around it.
 func jsonKind(json []byte) string {
-	switch strings.TrimLeft(string(json), " \t\r\n")[0] {
+	switch json[0] {
 	case '"':
 		return "a string"
 	case '{':

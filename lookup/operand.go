@@ -1,6 +1,7 @@
 package lookup
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -147,6 +148,7 @@ func (c *compiler) constant(at string, col record.Column, json []byte) ([]byte, 
 		c.problem(at, "the constant is not valid JSON: %v", err)
 		return nil, false
 	}
+	json = bytes.TrimSpace(json)
 	code, err := record.AppendKey([]byte{}, col.Type, json)
 	switch {
 	case errors.Is(err, record.ErrNull):

@@ -54,12 +54,12 @@ func meaning(t record.Type, v any) (text string, ok bool) {
 	}
 	if t == record.Any {
 		if b, is := v.(bool); is {
-			return fmt.Sprint("c", b), true
+			return fmt.Sprint("B", b), true
 		}
 		if isString {
-			return "b" + asText, true
+			return "S" + asText, true
 		}
-		return "a" + rational(number), number != ""
+		return "N" + rational(number), number != ""
 	}
 	if isString && t != record.Bool && jsonNumber.MatchString(asText) {
 		number = asText
@@ -92,7 +92,7 @@ func rational(number string) string {
 
 // compareMeaning orders two meanings by value.
 func compareMeaning(t record.Type, a, b string) int {
-	if t == record.Any && a[0] == b[0] && a[0] == 'a' {
+	if t == record.Any && a[0] == b[0] && a[0] == 'N' {
 		t, a, b = record.Decimal, a[1:], b[1:]
 	}
 	switch t {

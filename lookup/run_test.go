@@ -529,7 +529,7 @@ func TestLimits(t *testing.T) {
 		{name: "no matter for arrays", steps: []Step{array}, rows: 1, want: []string{"1", "1", "1"}},
 		{name: "no matter for the first", steps: []Step{first}, rows: 1, want: []string{"1", "1", "1"}},
 		{name: "bytes of records", steps: []Step{step("x", "v")}, bytes: 130, want: []string{"4", "5", "failed too_large"}},
-		{name: "bytes of an array", steps: []Step{array}, bytes: 125, want: []string{"1", "failed too_large", "failed too_large"}, errs: 1},
+		{name: "bytes of an array", steps: []Step{array}, bytes: 100, want: []string{"1", "failed too_large", "failed too_large"}, errs: 1},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
