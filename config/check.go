@@ -144,10 +144,8 @@ func (l *loader) checkTopics(c *Config) {
 		if i := slices.Index(c.Input.Topics, out.topic); i >= 0 {
 			l.fail(out.path, quote(out.topic)+" is also an input topic", "a topic other than "+indexed("input.topics", i))
 		}
-		for i, d := range c.Dimensions {
-			if d.Topic == out.topic {
-				l.fail(out.path, quote(out.topic)+" is also the topic of a dimension", "a topic other than "+indexed("dimensions", i)+".topic")
-			}
+		if i := slices.IndexFunc(c.Dimensions, func(d Dimension) bool { return d.Topic == out.topic }); i >= 0 {
+			l.fail(out.path, quote(out.topic)+" is also the topic of a dimension", "a topic other than "+indexed("dimensions", i)+".topic")
 		}
 	}
 	if c.DeadLetter.Topic != "" && c.DeadLetter.Topic == c.Output.Topic && l.ok("dead_letter.topic") && l.ok("output.topic") {

@@ -48,6 +48,9 @@ func parse(name string, data []byte, environ []string, unbuilt []unbuiltKey) (*C
 	}
 	file := l.object(reflect.TypeFor[Config](), root, spot{})
 	env := l.environment(environ)
+	if l.visited >= maxNodes {
+		return nil, NewInvalidError(l.problems) // the rest was not read, nothing can be said about it
+	}
 	cfg, err := bind(l.defaults(reflect.TypeFor[Config]()), file, env)
 	if err != nil {
 		return nil, fmt.Errorf("BUG: bind the configuration: %w", err)

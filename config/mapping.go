@@ -128,8 +128,11 @@ func checkOperand(text string) (what, right string) {
 		return "", ""
 	case strings.HasPrefix(text, "$"):
 		right = strings.Join(metadata(), ", ") + "; for a field of that name /" + text
-		if near := nearest(text, metadata()); near != "" {
+		head, rest, dotted := strings.Cut(text, ".")
+		if near := nearest(text, metadata()[:5]); near != "" {
 			right = "did you mean " + near + "?"
+		} else if dotted && rest != "" && nearest(head, []string{"$headers"}) != "" {
+			right = "did you mean $headers." + rest + "?"
 		}
 		return quote(text) + " is no metadata of a record", right
 	}
@@ -180,7 +183,11 @@ func (l *loader) constant(n *yaml.Node, path, right string) ([]byte, bool) {
 			// YAML gives up on numbers such as 1e400 and calls them strings.
 			return []byte(n.Value), true
 		case tag == "!!int", tag == "!!float", tag == "!!bool":
-			l.fail(path, quote(n.Value)+" is "+kindOf(n)+" in YAML and not in JSON", quote(n.Value)+" in quotes for the string")
+			right = quote(n.Value) + " in quotes for the string"
+			if tag == "!!bool" {
+				right = strings.ToLower(n.Value) + ", or " + right
+			}
+			l.fail(path, quote(n.Value)+" is "+kindOf(n)+" in YAML and not in JSON", right)
 			return nil, false
 		case tag == "!!str", tag == "!!timestamp":
 			return jsonString(n.Value), true

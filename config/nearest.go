@@ -19,6 +19,24 @@ func nearest(name string, candidates []string) string {
 			best, bestDistance = c, d
 		}
 	}
+	if best == "" {
+		best = longestPrefix(strings.ToLower(name), candidates)
+	}
+	return best
+}
+
+// longestPrefix gives the longest candidate that the name continues or is the
+// beginning of: `integer` is `int`, `mem` is `memory`.
+func longestPrefix(name string, candidates []string) string {
+	const least = 3
+	best := ""
+	for _, c := range candidates {
+		continues := len(c) >= least && strings.HasPrefix(name, strings.ToLower(c))
+		begins := len(name) >= least && strings.HasPrefix(strings.ToLower(c), name)
+		if (continues || begins) && len(c) > len(best) {
+			best = c
+		}
+	}
 	return best
 }
 

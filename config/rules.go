@@ -108,7 +108,7 @@ func checkAddress(text string, listen bool) (what, right string) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
 		if isHost(text) && !listen {
-			return quote(text) + " has no port", text + ":9092"
+			return quote(text) + " has no port", net.JoinHostPort(text, "9092")
 		}
 		return quote(text) + " is not an address", example
 	}

@@ -300,7 +300,7 @@ func readSize(f field, s scalar) (v any, what, right string) {
 	size, ok := parseSize(s.text)
 	switch {
 	case !ok && integer(s.text) && !strings.HasPrefix(s.text, "-"):
-		return nil, quoteNumber(s.text) + " has no unit", quoteNumber(s.text) + "MiB, or " + quoteNumber(s.text) + "B for bytes"
+		return nil, quoteNumber(s.text) + " has no unit", sizeOfNumber(s.text)
 	case !ok && strings.HasPrefix(s.text, "-"):
 		return nil, quote(s.text) + " is not a size", "a size from 0, such as 64MiB"
 	case !ok:
@@ -315,6 +315,19 @@ func readSize(f field, s scalar) (v any, what, right string) {
 		return nil, quote(s.text) + " is too large", "at most " + f.tag("max")
 	}
 	return size, "", ""
+}
+
+// sizeOfNumber says how a bare number is written: as so many bytes, and a small one
+// as MiB, which is what was meant.
+func sizeOfNumber(text string) string {
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err != nil:
+		return "a number with a unit, such as 64MiB"
+	case n < 1<<16:
+		return text + "MiB, or " + text + "B for bytes"
+	}
+	return Size(n).String()
 }
 
 // suggestSize guesses what was meant: `64M`, `64Mi`, `64mib`, `64 MiB`.

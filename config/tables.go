@@ -78,7 +78,9 @@ func (l *loader) checkAutoPartition(d *Dimension, at string) {
 func (l *loader) checkLookups(c *Config) {
 	var names []string
 	for _, d := range c.Dimensions {
-		names = append(names, d.Name)
+		if d.Name != "" && !slices.Contains(names, d.Name) {
+			names = append(names, d.Name)
+		}
 	}
 	for i, k := range c.Lookups {
 		at := indexed("lookups", i)
@@ -95,9 +97,8 @@ func rightDimension(name string, names []string) string {
 	if near := nearest(name, names); near != "" {
 		return "did you mean " + near + "?"
 	}
-	named := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "" })
-	if len(named) == 0 {
+	if len(names) == 0 {
 		return "an entry of dimensions with this name"
 	}
-	return "one of " + strings.Join(named, ", ")
+	return "one of " + strings.Join(names, ", ")
 }

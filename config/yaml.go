@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -21,6 +23,8 @@ const (
 
 var (
 	syntaxLine    = regexp.MustCompile(`^line (\d+): `)
+	grammarError  = regexp.MustCompile(`^(did not find expected|found undefined tag handle|found duplicate %|found incompatible)`)
+	encodingError = regexp.MustCompile(`UTF-8|Unicode character|control characters`)
 	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
 )
 
@@ -82,15 +86,37 @@ func (l *loader) syntax(data []byte, err error) {
 	if m := syntaxLine.FindStringSubmatch(text); m != nil {
 		line, _ = strconv.Atoi(m[1])
 		text = text[len(m[0]):]
+		if grammarError.MatchString(text) {
+			line++ // the parser counts these from 0
+		}
 	} else if m := unknownAnchor.FindStringSubmatch(text); m != nil {
-		before, _, _ := bytes.Cut(data, []byte("*"+m[1]))
-		line = 1 + bytes.Count(before, []byte("\n"))
+		line = lineOf(data, bytes.Index(data, []byte("*"+m[1])))
 		right = "an anchor &" + m[1] + " before it"
+	} else if encodingError.MatchString(text) {
+		line = lineOf(data, badByte(data))
+		right = "UTF-8 text"
 	}
 	if lines := bytes.Split(data, []byte("\n")); line <= len(lines) && bytes.HasPrefix(bytes.TrimLeft(lines[line-1], " "), []byte("\t")) {
 		right = "spaces, not tabs, for the indentation"
 	}
 	l.failLine(line, "no valid YAML: "+text, right)
+}
+
+// lineOf counts the lines up to an offset; 1 when it is negative.
+func lineOf(data []byte, offset int) int {
+	return 1 + bytes.Count(data[:max(offset, 0)], []byte("\n"))
+}
+
+// badByte is the offset of the first byte that YAML refuses, -1 when there is none.
+func badByte(data []byte) int {
+	for i := 0; i < len(data); {
+		r, n := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && n <= 1 || unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r) {
+			return i
+		}
+		i += n
+	}
+	return -1
 }
 
 // follow gives the node that an alias stands for.
