@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -152,7 +153,7 @@ func (a *app) listen(ctx context.Context) error {
 		return fmt.Errorf("%w: set admin.listen to an address of this machine", err)
 	}
 	close(a.listening)
-	a.log.Info("admin server listens", "address", a.admin.Addr().String())
+	a.log.InfoContext(ctx, "admin server listens", "address", a.admin.Addr().String())
 	return nil
 }
 
@@ -192,14 +193,14 @@ func (a *app) operate(ctx context.Context, cancel context.CancelCauseFunc) (err 
 	if err := a.awaitWarm(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	return a.enrich(ctx, facts, &open)
+	return a.enrich(ctx, facts)
 }
 
 // enrich runs the pipeline until ctx ends.
-func (a *app) enrich(ctx context.Context, facts *pipeline.Pipeline, open *closers) error {
+func (a *app) enrich(ctx context.Context, facts *pipeline.Pipeline) error {
 	a.pipeline.Store(facts)
 	a.phase.CompareAndSwap(int32(phaseWarming), int32(phaseRunning))
-	a.log.Info("joining the group", "group", a.cfg.Input.Group, "topics", a.cfg.Input.Topics)
+	a.log.InfoContext(ctx, "joining the group", "group", a.cfg.Input.Group, "topics", a.cfg.Input.Topics)
 	err := facts.Run(ctx)
 	if err == nil && ctx.Err() == nil {
 		err = errors.New("BUG: the pipeline ended without a reason")
@@ -214,8 +215,8 @@ func (c *closers) add(fn func() error) { c.fns = append(c.fns, fn) }
 
 func (c *closers) close() error {
 	var errs []error
-	for i := len(c.fns) - 1; i >= 0; i-- {
-		errs = append(errs, c.fns[i]())
+	for _, fn := range slices.Backward(c.fns) {
+		errs = append(errs, fn())
 	}
 	return errors.Join(errs...)
 }

@@ -30,7 +30,7 @@ func (f *failure) Unwrap() error { return f.err }
 
 // run is the program: it gives the exit code.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := rootCommand(environ)
+	root := rootCommand(environ) //nolint:contextcheck // cobra hands ctx to the command
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

@@ -97,10 +97,12 @@ func demo(ctx context.Context, once bool, stdout, stderr io.Writer) (err error) 
 
 // demoEnd makes the end that a person asked for no error.
 func demoEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil
+	default:
+		return err
 	}
-	return err
 }
 
 func demoClient(broker string) (*kgo.Client, error) {

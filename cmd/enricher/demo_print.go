@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -50,12 +51,12 @@ func (v *demoView) customers(rows []demoCustomer) {
 	cells := [][]string{{"c_custkey", "dt", "c_name", "c_address"}}
 	for _, c := range rows {
 		if c.deleted {
-			cells = append(cells, []string{fmt.Sprint(c.Key), c.Dt, "(deleted by a tombstone)", ""})
+			cells = append(cells, []string{strconv.Itoa(c.Key), c.Dt, "(deleted by a tombstone)", ""})
 			continue
 		}
-		cells = append(cells, []string{fmt.Sprint(c.Key), c.Dt, c.Name, c.Address})
+		cells = append(cells, []string{strconv.Itoa(c.Key), c.Dt, c.Name, c.Address})
 	}
-	v.table(cells, nil)
+	v.table(cells)
 }
 
 // Widths of the order table, fixed so that lines that come one by one still stand in columns.
@@ -101,19 +102,19 @@ func (v *demoView) bytes(o demoOrder, r demoResult) {
 }
 
 // table prints rows of cells in columns as wide as their widest cell.
-func (v *demoView) table(rows [][]string, widths []int) {
-	widths = append(widths, make([]int, len(rows[0]))...)
+func (v *demoView) table(rows [][]string) {
+	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell)+2)
 		}
 	}
 	for _, row := range rows {
-		line := ""
+		var line strings.Builder
 		for i, cell := range row {
-			line += pad(cell, widths[i])
+			line.WriteString(pad(cell, widths[i]))
 		}
-		v.printf("  %s\n", strings.TrimRight(line, " "))
+		v.printf("  %s\n", strings.TrimRight(line.String(), " "))
 	}
 }
 

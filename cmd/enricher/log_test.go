@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -31,7 +32,7 @@ func TestLogLevel(t *testing.T) {
 	for level, want := range cases {
 		var out bytes.Buffer
 		log := newLogger(&out, level, "text")
-		got := ""
+		var got strings.Builder
 		for _, at := range []struct {
 			letter string
 			write  func(string, ...any)
@@ -39,10 +40,10 @@ func TestLogLevel(t *testing.T) {
 			before := out.Len()
 			at.write("x")
 			if out.Len() > before {
-				got += at.letter
+				got.WriteString(at.letter)
 			}
 		}
-		assert.Equal(t, want, got, level)
+		assert.Equal(t, want, got.String(), level)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -88,7 +89,7 @@ lookups:
 store: {memory: 2MiB}
 `)
 	_, err := newPlan(cfg, nil)
-	invalid, ok := err.(*config.InvalidError)
+	invalid, ok := errors.AsType[*config.InvalidError](err)
 	require.True(t, ok, "%v", err)
 	var lines []string
 	for _, p := range invalid.Problems {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"runtime/debug"
@@ -47,35 +46,35 @@ func runService(ctx context.Context, file string, environ []string, stderr io.Wr
 		return err
 	}
 	began := time.Now()
-	log.Info("enricher starts", "version", v.Version, "commit", v.Commit, "config", file)
-	limitMemory(int64(cfg.Store.Memory), environ, log)
+	log.InfoContext(ctx, "enricher starts", "version", v.Version, "commit", v.Commit, "config", file)
+	limitMemory(ctx, int64(cfg.Store.Memory), environ, log)
 	for _, w := range a.plan.Lookup.Warnings() {
-		log.Warn("the configuration is hardly meant like this", "place", cfg.Locate(w.Path), "key", w.Path, "problem", w.Message)
+		log.WarnContext(ctx, "the configuration is hardly meant like this", "place", cfg.Locate(w.Path), "key", w.Path, "problem", w.Message)
 	}
 	stop := context.AfterFunc(ctx, func() {
-		log.Info("stopping", "cause", context.Cause(ctx).Error(), "grace", cfg.Processing.ShutdownGrace.String())
+		log.InfoContext(ctx, "stopping", "cause", context.Cause(ctx).Error(), "grace", cfg.Processing.ShutdownGrace.String())
 	})
 	defer stop()
 	if err := a.Run(ctx); err != nil {
 		if jsonLog(stderr, cfg.Log.Format) {
-			log.Error("enricher failed", "error", oneLine(err), "ran", time.Since(began).Round(time.Millisecond).String())
+			log.ErrorContext(ctx, "enricher failed", "error", oneLine(err), "ran", time.Since(began).Round(time.Millisecond).String())
 			return &failure{err: err, logged: true}
 		}
 		return err
 	}
-	log.Info("enricher stopped", "ran", time.Since(began).Round(time.Millisecond).String())
+	log.InfoContext(ctx, "enricher stopped", "ran", time.Since(began).Round(time.Millisecond).String())
 	return nil
 }
 
 // limitMemory sets the soft limit of the heap, unless the environment does.
-func limitMemory(memory int64, environ []string, log *slog.Logger) {
+func limitMemory(ctx context.Context, memory int64, environ []string, log *slog.Logger) {
 	for _, e := range environ {
 		if value, ok := strings.CutPrefix(e, "GOMEMLIMIT="); ok && value != "" {
-			log.Info("memory limit is the environment's", "GOMEMLIMIT", value)
+			log.InfoContext(ctx, "memory limit is that of GOMEMLIMIT in the environment", "limit", value)
 			return
 		}
 	}
 	limit := memoryLimit(memory)
 	debug.SetMemoryLimit(limit)
-	log.Info("memory limit is store.memory + "+fmt.Sprint(config.Size(runtimeMemory)), "limit", config.Size(limit).String())
+	log.InfoContext(ctx, "memory limit is store.memory and the runtime's share", "limit", config.Size(limit).String(), "runtime", config.Size(runtimeMemory).String())
 }

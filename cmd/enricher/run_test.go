@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -251,7 +252,7 @@ func TestWhatOnlyAPersonCanMendAtStart(t *testing.T) {
 		r := b.start(other.config(""))
 		assert.Equal(t, exitFailed, r.end(t))
 		assert.Contains(t, r.stderr.lastLine(), b.dir)
-		assert.Contains(t, r.stderr.lastLine(), fmt.Sprint(os.Getpid()))
+		assert.Contains(t, r.stderr.lastLine(), strconv.Itoa(os.Getpid()))
 	})
 	t.Run("store is a file", func(t *testing.T) {
 		other := *b

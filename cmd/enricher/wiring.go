@@ -120,10 +120,10 @@ func (a *app) awaitWarm(ctx context.Context) error {
 			return fmt.Errorf("warm-up: not done after %s: %s: raise processing.warmup.timeout, mend what the reasons say, or go on without with processing.warmup.on_timeout: proceed",
 				w.Timeout, strings.Join(cold, "; "))
 		}
-		a.log.Warn("going on before all dimensions are warm", "after", w.Timeout.String(), "cold", cold)
+		a.log.WarnContext(ctx, "going on before all dimensions are warm", "after", w.Timeout.String(), "cold", cold)
 		return nil
 	}
-	a.log.Info("all dimensions are warm", "dimensions", len(a.dimensions), "after", time.Since(began).Round(time.Millisecond).String())
+	a.log.InfoContext(ctx, "all dimensions are warm", "dimensions", len(a.dimensions), "after", time.Since(began).Round(time.Millisecond).String())
 	return nil
 }
 
