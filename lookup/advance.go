@@ -7,9 +7,13 @@ import "fmt"
 func (b *Batch) advance(s int) {
 	st, stats, stride := &b.plan.steps[s], &b.stats[s], len(b.plan.steps)
 	b.nextBranches, b.nextChoices = b.nextBranches[:0], b.nextChoices[:0]
+	size := branchBytes + 4*stride
 	fact, first := int32(-1), 0 // the current fact and its first new branch
 	for i, br := range b.branches {
 		if br.fact != fact {
+			if int(br.fact) >= b.taken || b.full(int(br.fact), size*len(b.nextBranches)) {
+				break
+			}
 			fact, first = br.fact, len(b.nextBranches)
 		}
 		if b.outcomes[fact].Kind == Failed {

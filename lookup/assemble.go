@@ -14,7 +14,10 @@ func (b *Batch) assemble() {
 	b.expect = b.estimate()
 	total, stride := 0, len(b.plan.steps)
 	at := 0
-	for fact := range b.facts {
+	for fact := range b.facts[:b.taken] {
+		if b.full(fact, total) {
+			break
+		}
 		first := at
 		for at < len(b.branches) && int(b.branches[at].fact) == fact {
 			at++

@@ -11,6 +11,7 @@ import (
 type Batch struct {
 	plan  *Plan
 	facts []Fact
+	taken int          // facts[taken:] are left to the next Run
 	docs  []record.Doc // docs[i] is facts[i] scanned
 	has   []bool       // facts[i] has a field that a step adds (and none that makes it fail)
 
@@ -84,8 +85,9 @@ func (p *Plan) NewBatch() *Batch {
 // Stats are the counters of the last Run, one per step. Valid until the next Run.
 func (b *Batch) Stats() []StepStats { return b.stats }
 
-// Run takes all facts through the steps. There is one outcome per fact, in
-// order, valid until the next Run; the bytes of the records are the caller's to
+// Run takes all facts through the steps (with Options.BatchBytes: the first of
+// them, as many as there are outcomes). There is one outcome per fact, in order,
+// valid until the next Run; the bytes of the records are the caller's to
 // keep. The facts must stay as they are until Run returns. An error is the
 // store's, not a fact's: nothing was decided, and the same facts may be run again.
 func (b *Batch) Run(facts []Fact) ([]Outcome, error) {
@@ -102,12 +104,26 @@ func (b *Batch) Run(facts []Fact) ([]Outcome, error) {
 		b.advance(s)
 	}
 	b.assemble()
-	return b.outcomes, nil
+	return b.outcomes[:b.taken], nil
 }
+
+// full tells whether the facts from this one on are left to the next Run,
+// because those before it have led to this many bytes.
+func (b *Batch) full(fact, size int) bool {
+	if b.plan.batchBytes <= 0 || fact == 0 || size <= b.plan.batchBytes {
+		return false
+	}
+	b.taken = fact
+	return true
+}
+
+// What a row, a span and a branch without its choices take in memory.
+const rowBytes, spanBytes, branchBytes = 24, 16, 8
 
 func (b *Batch) reset(facts []Fact) {
 	b.facts = facts
 	n := len(facts)
+	b.taken = n
 	b.docs = extend(b.docs, n)
 	b.has = extend(b.has, n)
 	b.dropped = extend(b.dropped, n)

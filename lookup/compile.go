@@ -13,7 +13,7 @@ import (
 // Compile checks the options and compiles them. The error joins all problems,
 // each a *PlanError with its place in the configuration.
 func Compile(o Options) (*Plan, error) {
-	c := &compiler{plan: &Plan{maxRows: o.MaxRows, maxBytes: o.MaxBytes, steps: make([]step, len(o.Steps))}}
+	c := &compiler{plan: &Plan{maxRows: o.MaxRows, maxBytes: o.MaxBytes, batchBytes: o.BatchBytes, steps: make([]step, len(o.Steps))}}
 	if c.plan.maxRows <= 0 {
 		c.plan.maxRows = DefaultMaxRows
 	}

@@ -29,7 +29,8 @@ type entry struct {
 	first, count int32      // its rows; with rows: array count is 0 or 1
 	reason       MissReason // when count is 0 and failure is none
 	failure      failure
-	found        bool // the store had a row, whatever the conditions said
+	fact         int32 // the first that asks for it
+	found        bool  // the store had a row, whatever the conditions said
 }
 
 // failure is why the facts of an entry fail.
@@ -95,7 +96,7 @@ func (b *Batch) keys(s int) {
 // key appends the codes of the step's operands to the arena. An operand that is
 // null outweighs one that does not convert.
 func (b *Batch) key(st *step, fact int, choices []int32) (entry, MissReason, bool) {
-	e := entry{start: len(b.arena)}
+	e := entry{start: len(b.arena), fact: int32(fact)}
 	mismatch := false
 	for k := range st.operands {
 		if k == st.partitionOps {

@@ -93,6 +93,11 @@ type Options struct {
 	// matches, and all output records of the fact together; more is class
 	// too_large. 0 = 256 MiB.
 	MaxBytes int
+	// BatchBytes bounds, softly, the memory of one Run: when the rows, the branches
+	// or the records of a batch are more, Run takes only as many facts from the front as
+	// fit, at least one, and returns their outcomes; the caller runs the rest
+	// next. 0 = no bound: always all facts.
+	BatchBytes int
 }
 
 // Defaults of Options.

@@ -24,6 +24,7 @@ type Plan struct {
 	shape      *record.Shape
 	maxRows    int
 	maxBytes   int
+	batchBytes int
 	headers    bool
 	warnings   []PlanError
 }

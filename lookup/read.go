@@ -19,6 +19,9 @@ func (b *Batch) read(s int) error {
 	b.scanned = st
 	for i := range b.memo.entries {
 		e := &b.memo.entries[i]
+		if b.full(int(e.fact), len(b.arena)+rowBytes*len(b.rows)+spanBytes*len(b.spans)) {
+			break // the entries from here on belong to facts that are not taken
+		}
 		b.entry = e
 		e.first = int32(len(b.rows))
 		partition, key := b.arena[e.start:e.partition:e.partition], b.arena[e.partition:e.key:e.key]
