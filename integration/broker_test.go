@@ -46,8 +46,8 @@ const (
 // An endpoint is an address with what the tests' own clients need for it.
 type endpoint struct {
 	certs *pki // nil without TLS
-	addr string
-	opts []kgo.Opt
+	addr  string
+	opts  []kgo.Opt
 }
 
 // testBroker is the broker of this test process, made by TestMain.
@@ -72,13 +72,13 @@ func ownBroker(t *testing.T) broker {
 // awaitBroker waits until the broker answers.
 func awaitBroker(t *testing.T, e endpoint) {
 	t.Helper()
-	require.NoError(t, ping(e, 90*time.Second), "broker %s", e.addr)
+	require.NoError(t, ping(context.Background(), e, 90*time.Second), "broker %s", e.addr)
 }
 
 // ping waits until a transaction coordinator is there, which is the last thing
 // that a broker has ready.
-func ping(e endpoint, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+func ping(ctx context.Context, e endpoint, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	opts := append([]kgo.Opt{kgo.SeedBrokers(e.addr), kgo.RetryTimeout(2 * time.Second)}, e.opts...)
 	client, err := kgo.NewClient(opts...)

@@ -189,10 +189,10 @@ func runDocker(ctx context.Context, engine *client.Client, image string) (broker
 			containerFile("server.pem", server), containerFile("ca.pem", certs.ca)),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("run %s: %w%s", image, err, b.log())
+		return nil, fmt.Errorf("run %s: %w%s", image, err, b.log(ctx))
 	}
-	if err = ping(b.plain(), 90*time.Second); err != nil {
-		err = fmt.Errorf("broker of image %s: %w%s", image, err, b.log())
+	if err = ping(ctx, b.plain(), 90*time.Second); err != nil {
+		err = fmt.Errorf("broker of image %s: %w%s", image, err, b.log(ctx))
 		b.close()
 		return nil, err
 	}
@@ -219,8 +219,6 @@ func bind(ports map[int]int) tc.CustomizeRequestOption {
 func containerFile(name string, body []byte) tc.ContainerFile {
 	return tc.ContainerFile{Reader: bytes.NewReader(body), ContainerFilePath: "/etc/enricher-test/" + name, FileMode: 0o644}
 }
-
-
 
 func (b *dockerBroker) plain() endpoint { return endpoint{addr: localhost(b.ports[0])} }
 
@@ -262,11 +260,11 @@ func (b *dockerBroker) close() {
 }
 
 // log is the end of the broker's log, for an error message.
-func (b *dockerBroker) log() string {
+func (b *dockerBroker) log(ctx context.Context) string {
 	if b.container == nil {
 		return ""
 	}
-	r, err := b.container.Logs(context.Background())
+	r, err := b.container.Logs(ctx)
 	if err != nil {
 		return ""
 	}

@@ -237,3 +237,18 @@ func (c *cluster) deleteBefore(t *testing.T, topic string, partition int32, offs
 	_, err := c.admin.DeleteRecords(t.Context(), o)
 	require.NoError(t, err)
 }
+
+// transact writes records in a transaction of its own and ends it.
+func (c *cluster) transact(t *testing.T, end kgo.TransactionEndTry, records ...*kgo.Record) {
+	t.Helper()
+	opts := append([]kgo.Opt{
+		kgo.SeedBrokers(c.addr), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.TransactionalID(fmt.Sprintf("%stx%d", c.prefix, prefixes.Add(1))),
+	}, c.opts...)
+	client, err := kgo.NewClient(opts...)
+	require.NoError(t, err)
+	defer client.Close()
+	require.NoError(t, client.BeginTransaction())
+	require.NoError(t, client.ProduceSync(t.Context(), records...).FirstErr())
+	require.NoError(t, client.EndTransaction(t.Context(), end))
+}

@@ -104,13 +104,15 @@ func secureFake(t *testing.T, auth tls.ClientAuthType, opts ...kfake.Opt) endpoi
 	return endpoint{addr: cluster.ListenAddrs()[0], certs: certs}
 }
 
-func (b *fakeBroker) stop(*testing.T) {
+func (b *fakeBroker) stop(*testing.T) { b.end() }
+
+func (b *fakeBroker) kill(*testing.T) { b.end() }
+
+func (b *fakeBroker) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cluster.Close()
 }
-
-func (b *fakeBroker) kill(t *testing.T) { b.stop(t) }
 
 func (b *fakeBroker) restart(t *testing.T) {
 	t.Helper()
@@ -120,7 +122,7 @@ func (b *fakeBroker) restart(t *testing.T) {
 func (b *fakeBroker) compact() { b.cluster.Compact() }
 
 func (b *fakeBroker) close() {
-	b.stop(nil)
+	b.end()
 	_ = os.RemoveAll(b.dir)
 }
 

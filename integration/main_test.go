@@ -68,9 +68,9 @@ func prepare(m *testing.M) error {
 // chooseKafka prefers a real broker, and takes no other when one is required.
 func chooseKafka(ctx context.Context) (testBroker, error) {
 	required, _ := strconv.ParseBool(os.Getenv("ENRICHER_REQUIRE_KAFKA"))
-	real, err := dockerKafka(ctx)
+	found, err := dockerKafka(ctx)
 	if err == nil {
-		return real, nil
+		return found, nil
 	}
 	if required {
 		return testBroker{}, errors.Join(errors.New("ENRICHER_REQUIRE_KAFKA is set, but there is no real broker"), err)

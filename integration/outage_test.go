@@ -1,0 +1,172 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// The broker goes away for a while, by an operator's stop and by a kill; the
+// service goes on by itself.
+func TestExactlyOnceBrokerOutage(t *testing.T) {
+	t.Parallel()
+	const facts, customers, partitions = 15_000, 100, 4
+	b := ownBroker(t)
+	c := on(t, b.plain())
+	c.createAll(t, partitions)
+	c.rows(t, customers, partitions)
+	w := c.follow(t, "out")
+	s := c.newHost(t).start(t, standard)
+	written := c.load(t, facts, 250, customers, partitions)
+	w.await(t, 500, 30*time.Second, s)
+
+	b.stop(t)
+	<-time.After(10 * time.Second)
+	b.restart(t)
+	awaitBroker(t, b.plain())
+	w.await(t, w.count()+500, 60*time.Second, s)
+	s.awaitReady(t, 15*time.Second)
+	t.Logf("after the first outage: %d results", w.count())
+
+	b.kill(t)
+	gone := time.Now()
+	s.awaitUnready(t, 25*time.Second)
+	status, _ := s.get("/livez")
+	assert.Equal(t, http.StatusOK, status, "/livez while the broker is gone")
+	<-time.After(time.Until(gone.Add(30 * time.Second)))
+	b.restart(t)
+	awaitBroker(t, b.plain())
+	w.await(t, w.count()+500, 90*time.Second, s)
+	s.awaitReady(t, 15*time.Second)
+	written()
+	w.await(t, facts, 90*time.Second, s)
+	assert.Empty(t, c.read(t, "dead"), "an outage is not a fact's fault")
+	s.terminate(t)
+	c.exactlyOnce(t, facts, customers)
+}
+
+// A stop while the broker is gone ends within the grace, with 0.
+func TestStopWithoutBroker(t *testing.T) {
+	t.Parallel()
+	const facts, customers = 3_000, 100
+	b := ownBroker(t)
+	c := on(t, b.plain())
+	c.createAll(t, 4)
+	c.rows(t, customers, 4)
+	w := c.follow(t, "out")
+	config := replace(t, standard, "shutdown_grace: 20s", "shutdown_grace: 5s")
+	h := c.newHost(t)
+	s := h.start(t, config)
+	written := c.load(t, facts, 500, customers, 4)
+	w.await(t, 500, 30*time.Second, s)
+	b.stop(t)
+	<-time.After(2 * time.Second)
+	took := s.terminate(t)
+	assert.Less(t, took, 8*time.Second, "a stop within the grace of 5 s")
+
+	b.restart(t)
+	awaitBroker(t, b.plain())
+	s = h.start(t, config)
+	written()
+	w.await(t, facts, 60*time.Second, s)
+	s.terminate(t)
+	c.exactlyOnce(t, facts, customers)
+}
+
+// The second signal ends the process at once, with 1.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	const facts, customers = 2_000, 100
+	b := ownBroker(t)
+	c := on(t, b.plain())
+	c.createAll(t, 4)
+	c.rows(t, customers, 4)
+	w := c.follow(t, "out")
+	s := c.newHost(t).start(t, standard)
+	c.load(t, facts, 500, customers, 4)
+	w.await(t, 500, 30*time.Second, s)
+	b.kill(t)
+	<-time.After(time.Second)
+	s.signal(t, syscall.SIGTERM)
+	<-time.After(50 * time.Millisecond)
+	began := time.Now()
+	s.signal(t, syscall.SIGTERM)
+	assert.Equal(t, 1, s.awaitExit(t, 3*time.Second), "exit code after the second signal\n%s", s.tail())
+	assert.Less(t, time.Since(began), 2*time.Second)
+	b.restart(t) // the load's end waits for it
+	awaitBroker(t, b.plain())
+}
+
+// A stop under load loses and repeats nothing.
+func TestExactlyOnceStopsUnderLoad(t *testing.T) {
+	t.Parallel()
+	const facts, customers = 12_000, 100
+	c := onShared(t)
+	c.createAll(t, 4)
+	c.rows(t, customers, 4)
+	w := c.follow(t, "out")
+	h := c.newHost(t)
+	written := c.load(t, facts, 1500, customers, 4)
+	for range 3 {
+		s := h.start(t, standard)
+		w.await(t, w.count()+800, 30*time.Second, s)
+		t.Logf("terminated in %v after %d results", s.terminate(t), w.count())
+	}
+	s := h.start(t, standard)
+	written()
+	w.await(t, facts, 60*time.Second, s)
+	s.terminate(t)
+	c.exactlyOnce(t, facts, customers)
+}
+
+// The output topic is missing: named in the log, retried, never a dead letter.
+func TestOutputTopicMissing(t *testing.T) {
+	t.Parallel()
+	const facts, customers = 200, 10
+	c := onShared(t)
+	c.create(t, "orders", 2)
+	c.create(t, "customer", 2, "cleanup.policy=compact")
+	c.create(t, "dead", 1)
+	c.rows(t, customers, 2)
+	c.load(t, facts, 10_000, customers, 2)()
+	s := c.newHost(t).run(t, standard)
+	s.awaitLog(t, c.topic("out"), 30*time.Second)
+	s.awaitUnready(t, 30*time.Second)
+	status, body := s.get("/livez")
+	assert.Equal(t, http.StatusOK, status, body)
+	c.create(t, "out", 2)
+	w := c.follow(t, "out")
+	w.await(t, facts, 30*time.Second, s)
+	s.awaitReady(t, 30*time.Second)
+	assert.Empty(t, c.read(t, "dead"))
+	s.terminate(t)
+	c.exactlyOnce(t, facts, customers)
+}
+
+// A dimension topic is missing: the service waits for it, alive, unready, and
+// names it; no fact is read before it is there.
+func TestDimensionTopicMissing(t *testing.T) {
+	t.Parallel()
+	const facts, customers = 200, 10
+	c := onShared(t)
+	c.create(t, "orders", 2)
+	c.create(t, "out", 2)
+	c.create(t, "dead", 1)
+	c.load(t, facts, 10_000, customers, 2)()
+	w := c.follow(t, "out")
+	s := c.newHost(t).run(t, standard)
+	s.awaitLog(t, c.topic("customer"), 30*time.Second)
+	status, body := s.get("/readyz")
+	assert.Equal(t, http.StatusServiceUnavailable, status, body)
+	assert.Contains(t, body, "customer")
+	c.create(t, "customer", 2, "cleanup.policy=compact")
+	c.rows(t, customers, 2)
+	until(t, 60*time.Second, []*service{s}, func() (string, bool) {
+		return fmt.Sprintf("%d results", w.count()), w.count() == facts
+	})
+	s.terminate(t)
+}
