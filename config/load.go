@@ -90,6 +90,8 @@ type loader struct {
 	// broken has the paths whose value was refused: nothing more is said about them.
 	broken  map[string]bool
 	unbuilt []unbuiltKey
+	// keys are the paths of the schema, made when the first unknown key asks for them.
+	keys []string
 	// visited counts the nodes, so that nested aliases can't multiply without bound.
 	visited int
 }

@@ -75,7 +75,7 @@ func NewInvalidError(problems []Problem) error {
 
 // sortLine puts problems of the environment after those of the file.
 func sortLine(p Problem) int {
-	if strings.HasPrefix(p.Place, envPrefix) {
+	if p.Line == 0 && strings.HasPrefix(p.Place, envPrefix) {
 		return int(^uint(0) >> 1)
 	}
 	return p.Line

@@ -140,11 +140,11 @@ func schemaKeys(t reflect.Type, at spot) []string {
 	return out
 }
 
-// elsewhere finds the one key of the tree that has this name or one near to it,
-// for a key that was written in the wrong section.
-func elsewhere(name string) string {
+// elsewhere finds the key of the tree that has this name, for one that was written
+// in the wrong section; "" when there is none or more than one.
+func elsewhere(name string, keys []string) string {
 	var found string
-	for _, path := range schemaKeys(reflect.TypeFor[Config](), spot{}) {
+	for _, path := range keys {
 		if path[strings.LastIndexByte(path, '.')+1:] != name {
 			continue
 		}

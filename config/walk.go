@@ -186,8 +186,11 @@ func (l *loader) unknownKey(t reflect.Type, name string, at spot) {
 		l.fail(path, "unknown key", "did you mean "+near+"?")
 		return
 	}
+	if l.keys == nil {
+		l.keys = schemaKeys(reflect.TypeFor[Config](), spot{})
+	}
 	right := "one of " + strings.Join(fieldNames(t), ", ")
-	if far := elsewhere(name); far != "" {
+	if far := elsewhere(name, l.keys); far != "" {
 		right = "did you mean " + far + "?"
 	}
 	l.fail(path, "unknown key", right)

@@ -87,7 +87,7 @@ func (l *loader) syntax(data []byte, err error) {
 		line, _ = strconv.Atoi(m[1])
 		text = text[len(m[0]):]
 		if grammarError.MatchString(text) {
-			line++ // the parser counts these from 0
+			line = min(line+1, lastLine(data)) // the parser counts these from 0, and the end as a line
 		}
 	} else if m := unknownAnchor.FindStringSubmatch(text); m != nil {
 		line = lineOf(data, bytes.Index(data, []byte("*"+m[1])))
@@ -105,6 +105,18 @@ func (l *loader) syntax(data []byte, err error) {
 // lineOf counts the lines up to an offset; 1 when it is negative.
 func lineOf(data []byte, offset int) int {
 	return 1 + bytes.Count(data[:max(offset, 0)], []byte("\n"))
+}
+
+// lastLine is the number of the last line that has something in it, line breaks
+// being those of YAML.
+func lastLine(data []byte) int {
+	line := 1
+	for _, r := range strings.ReplaceAll(strings.TrimRight(string(data), "\r\n"), "\r\n", "\n") {
+		if strings.ContainsRune("\r\n\u0085\u2028\u2029", r) {
+			line++
+		}
+	}
+	return line
 }
 
 // badByte is the offset of the first byte that YAML refuses, -1 when there is none.
