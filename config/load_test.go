@@ -177,6 +177,8 @@ func TestValues(t *testing.T) {
 		"address of version 6":          {with("a:1", "'[::1]:9092'"), func(c *Config) any { return c.Kafka.Brokers }, []string{"[::1]:9092"}},
 		"listen on all interfaces":      {minimal + "admin: {listen: ':0'}", func(c *Config) any { return c.Admin.Listen }, ":0"},
 		"password":                      {with("[a:1]", "[a:1], sasl: {mechanism: PLAIN, username: u, password: 'p '}"), func(c *Config) any { return c.Kafka.SASL.Password.Reveal() }, "p "},
+		"no password":                   {with("[a:1]", "[a:1], sasl: {mechanism: '', username: '', password: ''}"), func(c *Config) any { return c.Kafka.SASL }, SASL{}},
+		"readable TLS files":            {with("[a:1]", "[a:1], tls: {enabled: true, ca_file: testdata/core.yaml, cert_file: testdata/core.yaml, key_file: testdata/core.yaml}"), func(c *Config) any { return c.Kafka.TLS.CAFile }, "testdata/core.yaml"},
 		"select keeps its order":        {lookupOf + "  on: {id: a}\n  select: {z: c1, a: c2, m.x: c1}", func(c *Config) any { return c.Lookups[0].Select }, Select{Fields: []SelectField{{"z", "c1"}, {"a", "c2"}, {"m.x", "c1"}}}},
 		"select a list":                 {lookupOf + "  on: {id: a}\n  select: [z, a]", func(c *Config) any { return c.Lookups[0].Select }, Select{List: true, Fields: []SelectField{{"z", "z"}, {"a", "a"}}}},
 		"select everything":             {lookupOf + "  on: {id: a}\n  select: '*'", func(c *Config) any { return c.Lookups[0].Select }, Select{All: true}},
@@ -206,6 +208,31 @@ func TestValues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, tt.want, tt.got(mustParse(t, tt.yaml)))
+		})
+	}
+}
+
+// Keys that are not built yet are read like the others.
+func TestValuesLater(t *testing.T) {
+	const dimensionOf = minimal + "dimensions: [{name: d, primary_key: [id], "
+	for name, tt := range map[string]struct {
+		yaml string
+		got  func(*Config) any
+		want any
+	}{
+		"share":          {minimal + "dead_letter: {max_rate: 0.05}", func(c *Config) any { return c.DeadLetter.MaxRate }, 0.05},
+		"whole share":    {minimal + "dead_letter: {max_rate: 1}", func(c *Config) any { return c.DeadLetter.MaxRate }, 1.0},
+		"keys in memory": {dimensionOf + "topic: d, cache_keys: 500}]", func(c *Config) any { return c.Dimensions[0].CacheKeys }, CacheKeys{Count: 500}},
+		"no cache":       {dimensionOf + "topic: d, cache_keys: 0}]", func(c *Config) any { return c.Dimensions[0].CacheKeys }, CacheKeys{}},
+		"pattern":        {dimensionOf + `topic_pattern: 'd_(?P<dt>\d{4})'}]`, func(c *Config) any { return c.Dimensions[0].TopicPattern }, `d_(?P<dt>\d{4})`},
+		"version":        {dimensionOf + "topic: d, version: 'column:changed.at'}]", func(c *Config) any { return c.Dimensions[0].Version }, "column:changed.at"},
+		"indexes":        {dimensionOf + "topic: d, indexes: [[a, b], [c]]}]", func(c *Config) any { return c.Dimensions[0].Indexes }, [][]string{{"a", "b"}, {"c"}}},
+		"sync":           {dimensionOf + "topic: d, refresh: {mode: sync, interval: 0s}}]", func(c *Config) any { return c.Dimensions[0].Refresh }, Refresh{Mode: "sync", MaxPending: 10000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, err := parse("f.yaml", []byte(tt.yaml), nil, nil)
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, tt.got(cfg))
 		})
 	}
 }
@@ -257,6 +284,37 @@ func TestPasswordFile(t *testing.T) {
 	assert.Contains(t, refused(t, withFile(dir)), "can't be read: it is a folder")
 	assert.Contains(t, refused(t, withFile(file("large", strings.Repeat("x", maxPassword+1)))), "it has more than 64KiB")
 	assert.Contains(t, refused(t, withFile(file("both", "x")), "ENRICHER_KAFKA__SASL__PASSWORD=y"), "f.yaml:2: kafka.sasl.password_file: is set beside kafka.sasl.password (one of the two)")
+}
+
+func TestStartString(t *testing.T) {
+	assert.Equal(t, "earliest", Start{}.String())
+	assert.Equal(t, "latest", Start{Latest: true}.String())
+	assert.Equal(t, "2025-06-01T00:00:00Z", Start{Time: time.Date(2025, 6, 1, 0, 0, 0, 0, time.UTC)}.String())
+}
+
+// What is proposed for a value that is refused is a value that is taken.
+func TestSuggestionsAreRight(t *testing.T) {
+	for text, want := range map[string]string{"5 s": "5s", "5sec": "5s", "2 min": "2m", "3Hours": "3h", "250millis": "250ms", "250MS": "250ms", "1day": "24h"} {
+		assert.Equal(t, want, suggestDuration(text))
+		_, err := time.ParseDuration(want)
+		require.NoError(t, err)
+	}
+	for text, want := range map[string]string{"64M": "64MiB", "64Mi": "64MiB", "64 mb": "64MiB", "2g": "2GiB", "1k": "1KiB", "1tb": "1TiB"} {
+		assert.Equal(t, want, suggestSize(text))
+		_, ok := parseSize(want)
+		assert.True(t, ok)
+	}
+	assert.Equal(t, "1MiB", sizeOfNumber("1048576"))
+	assert.Equal(t, "1000000B", sizeOfNumber("1000000"))
+	for unit, want := range map[string]Size{"1kB": 1e3, "1KB": 1e3, "1MB": 1e6, "1GB": 1e9, "1TB": 1e12, "1KiB": 1 << 10} {
+		got, ok := parseSize(unit)
+		assert.True(t, ok)
+		assert.Equal(t, want, got)
+	}
+	for _, text := range []string{"", "1", "B", "1b", "1mb", "1.5B", "-1B", "+1B", "1e3B", "0x1B", " 1B", "1 B", "9223372036854775808B", "1.B", ".5KiB"} {
+		_, ok := parseSize(text)
+		assert.False(t, ok, text)
+	}
 }
 
 func TestLoadUnreadable(t *testing.T) {

@@ -160,7 +160,11 @@ func (l *loader) lists(f field, n *yaml.Node, at spot) (any, bool) {
 		l.at[here.path] = place{line: item.Line}
 		item = follow(item)
 		if !isSeq(item) {
-			l.wrongKind(elem, item, here)
+			right := f.name + ": " + f.tag("example")
+			if item.ShortTag() == "!!str" && isPlain(item.Value) {
+				right = f.name + ": [[" + item.Value + "]]"
+			}
+			l.fail(here.path, "is "+kindOf(item)+", not a list", right)
 			l.broken[at.path] = true
 			continue
 		}
@@ -214,8 +218,6 @@ func rightForm(f field, n *yaml.Node) string {
 	switch {
 	case f.typ == reflect.TypeFor[[]string]() && usable:
 		return f.name + ": [" + text + "]"
-	case f.typ == reflect.TypeFor[[][]string]() && isSeq(n) && len(n.Content) > 0 && n.Content[0].Kind == yaml.ScalarNode && isPlain(n.Content[0].Value):
-		return f.name + ": [[" + n.Content[0].Value + "]]"
 	case f.isSection():
 		names := fieldNames(f.typ)
 		return "a mapping of " + strings.Join(names, ", ")
