@@ -23,7 +23,10 @@ import (
 
 // closeMargin is what closing may take beyond processing.shutdown_grace before the process ends without it. Stores and transactions survive that: it is a
 // crash, and they are made for one.
-const closeMargin = 1500 * time.Millisecond
+const closeMargin = time.Second
+
+// drainTime is the pipeline's share of the shutdown grace: the rest is for closing clients and leaving the group, which takes seconds when no broker answers.
+func drainTime(grace time.Duration) time.Duration { return grace - min(grace/4, 8*time.Second) }
 
 // app is the running service: the only place where the parts meet.
 //
@@ -88,40 +91,53 @@ func joinInvalid(err error, problems []config.Problem) error {
 }
 
 // Run is the service from start to stop. It returns nil after a stop that ctx asked for, else the first error. It does not outlast the shutdown grace by
-// more than closeMargin: what hangs then is named in the error and left behind, and the process has to end.
+// more than closeMargin: what hangs then is left behind, and the process has to end. Nothing is lost by that, so it is no error of a stop that was asked for.
 func (a *app) Run(ctx context.Context) error {
 	a.startedAt = time.Now()
-	stopping := make(chan struct{}) // closed when the stop begins, whatever its cause
-	done := make(chan error, 1)
-	go func() { done <- a.serve(ctx, stopping) }()
-	select {
-	case err := <-done:
-		return err
-	case <-stopping:
-	}
-	grace := a.cfg.Processing.ShutdownGrace + closeMargin
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-timer.C:
-		return fmt.Errorf("stop: not done after %s; ended without closing, the next start goes on at the last commit (raise processing.shutdown_grace if this comes again)", grace)
-	}
-}
-
-// serve runs the admin server around the rest.
-func (a *app) serve(ctx context.Context, stopping chan<- struct{}) error {
 	run, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	stopping := make(chan struct{}) // closed when the stop begins, whatever its cause
 	context.AfterFunc(run, func() {
 		a.phase.Store(int32(phaseStopping)) // unready at once
 		close(stopping)
 	})
+	done := make(chan error, 1)
+	go func() { done <- a.serve(run, cancel) }()
+	patience := a.cfg.Processing.ShutdownGrace + closeMargin
+	err, ended := awaitEnd(done, stopping, patience)
+	if !ended {
+		a.log.WarnContext(ctx, "ended before all was closed, the next start goes on at the last commit; raise processing.shutdown_grace if this comes again",
+			"event", "close_incomplete", "after", patience.String())
+	}
+	if cause := context.Cause(run); cause != nil && !errors.Is(context.Cause(ctx), cause) && !errors.Is(err, cause) {
+		err = errors.Join(cause, err) // what made a part stop the others
+	}
+	return err
+}
+
+// awaitEnd gives what comes out of done, but waits no longer than patience once stopping is closed.
+func awaitEnd(done <-chan error, stopping <-chan struct{}, patience time.Duration) (err error, ended bool) {
+	select {
+	case err := <-done:
+		return err, true
+	case <-stopping:
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err, true
+	case <-timer.C:
+		return nil, false
+	}
+}
+
+// serve runs the admin server around the rest.
+func (a *app) serve(ctx context.Context, cancel context.CancelCauseFunc) error {
 	if err := a.listen(ctx); err != nil {
 		return err
 	}
-	adminCtx, stopAdmin := context.WithCancel(context.WithoutCancel(ctx))
+	adminCtx, stopAdmin := context.WithCancel(context.WithoutCancel(ctx)) // it answers until all else is closed
 	defer stopAdmin()
 	adminDone := make(chan error, 1)
 	go func() {
@@ -131,11 +147,7 @@ func (a *app) serve(ctx context.Context, stopping chan<- struct{}) error {
 		}
 		adminDone <- err
 	}()
-	err := a.operate(run, cancel)
-	if cause := context.Cause(run); cause != nil && !errors.Is(context.Cause(ctx), cause) && !errors.Is(err, cause) {
-		err = errors.Join(cause, err) // what made a part stop the others
-	}
-	cancel(err) // where operate ended by itself
+	err := a.operate(ctx, cancel)
 	stopAdmin()
 	if adminErr := <-adminDone; !errors.Is(err, adminErr) {
 		err = errors.Join(err, adminErr)

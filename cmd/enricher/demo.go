@@ -67,7 +67,7 @@ func demo(ctx context.Context, once bool, stdout, stderr io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
-	service, err := newApp(cfg, buildVersion(), newLogger(stderr, cfg.Log.Level, cfg.Log.Format))
+	service, err := newApp(cfg, buildVersion(), newLogger(stderr, "warn", "text")) // quiet: the view is what there is to see
 	if err != nil {
 		return err
 	}

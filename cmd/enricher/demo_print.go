@@ -65,8 +65,8 @@ const (
 	custWidth    = 5
 	dtWidth      = 6
 	priceWidth   = 18
-	nameWidth    = 14
-	addressWidth = 22
+	nameWidth    = 15
+	addressWidth = 21
 )
 
 func (v *demoView) ordersHead(title string) {

@@ -67,7 +67,7 @@ func demoOrders() []demoOrder {
 		newOrder(1001, 1, "2024", "173.50", ""),
 		newOrder(1002, 1, "2025", "80.00", "another date, another row"),
 		newOrder(1003, 2, "2025", "9007199254740993", "numbers keep every digit"),
-		newOrder(1004, 9, "2025", "12.25", "miss: no such customer; kept, the join is left"),
+		newOrder(1004, 9, "2025", "12.25", "miss: no such customer; join: left keeps it"),
 		newOrder(1005, 3, "2025", "64.00", "miss: the row was deleted"),
 		{1006, `{"o_orderkey":1006,"o_custkey":`, ""},
 	}
@@ -80,7 +80,7 @@ func demoMove() demoCustomer {
 
 // demoLateOrder comes after the update.
 func demoLateOrder() demoOrder {
-	return newOrder(1007, 2, "2025", "31.10", "the new address; order 1003 keeps the old one")
+	return newOrder(1007, 2, "2025", "31.10", "the new address; 1003 keeps the old one")
 }
 
 // demoConfig is the configuration that the demo runs, for these addresses and this folder.
@@ -119,7 +119,5 @@ store:
 
 admin:
   listen: %q
-
-log: {level: warn, format: text}
 `, broker, dir, listen)
 }

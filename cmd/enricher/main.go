@@ -11,7 +11,11 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
+
+// sameSignal is how soon after the first a signal is still the same one; nobody asks twice that fast.
+const sameSignal = 20 * time.Millisecond
 
 func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -19,7 +23,10 @@ func main() {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		cancel(fmt.Errorf("signal: %s", <-signals))
-		<-signals // whoever sends a second one does not want to wait
+		// Some senders signal the process and then its group, so that one signal comes twice (timeout(1) does).
+		for first := time.Now(); time.Since(first) < sameSignal; {
+			<-signals
+		}
 		fmt.Fprintln(os.Stderr, "enricher: ended at once by a second signal; the next start goes on at the last commit")
 		os.Exit(exitFailed)
 	}()

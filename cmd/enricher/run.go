@@ -51,6 +51,9 @@ func runService(ctx context.Context, file string, environ []string, stderr io.Wr
 	for _, w := range a.plan.Lookup.Warnings() {
 		log.WarnContext(ctx, "the configuration is hardly meant like this", "place", cfg.Locate(w.Path), "key", w.Path, "problem", w.Message)
 	}
+	if cfg.Kafka.SASL.Mechanism == "PLAIN" && !cfg.Kafka.TLS.Enabled {
+		log.WarnContext(ctx, "the password crosses the network in the clear: set kafka.tls.enabled, or a SCRAM mechanism", "key", "kafka.sasl.mechanism")
+	}
 	stop := context.AfterFunc(ctx, func() {
 		log.InfoContext(ctx, "stopping", "cause", context.Cause(ctx).Error(), "grace", cfg.Processing.ShutdownGrace.String())
 	})

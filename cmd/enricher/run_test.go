@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,12 +17,14 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // syncBuffer is what a running program writes to while a test reads it.
@@ -53,6 +56,7 @@ type bench struct {
 	broker string
 	dir    string
 	admin  string
+	kafka  *kfake.Cluster
 	client *kgo.Client
 }
 
@@ -60,7 +64,7 @@ type bench struct {
 func newBench(t *testing.T, topics ...string) *bench {
 	t.Helper()
 	c := cluster(t, kfake.SeedTopics(1, topics...))
-	b := &bench{t: t, broker: c.ListenAddrs()[0], dir: filepath.Join(t.TempDir(), "store"), admin: freeAddress(t)}
+	b := &bench{t: t, kafka: c, broker: c.ListenAddrs()[0], dir: filepath.Join(t.TempDir(), "store"), admin: freeAddress(t)}
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.broker), kgo.ConsumeTopics("out"), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(50*time.Millisecond))
 	require.NoError(t, err)
@@ -316,4 +320,102 @@ func TestSignals(t *testing.T) {
 		require.NoError(t, cmd.Process.Signal(os.Interrupt))
 		require.NoError(t, cmd.Wait(), stderr)
 	})
+	t.Run("one while the broker hangs in a write", func(t *testing.T) {
+		b := newBench(t, "customer", "facts", "out")
+		cmd, stderr := b.program(b.config("processing: {shutdown_grace: 1s}"))
+		b.hangInWrite(cmd, stderr)
+		began := time.Now()
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, cmd.Wait(), stderr)
+		assert.Less(t, time.Since(began), 1*time.Second+closeMargin+time.Second)
+	})
+	t.Run("one while the broker is gone", func(t *testing.T) {
+		b := newBench(t, "customer", "facts", "out")
+		cmd, stderr := b.program(b.config("processing: {shutdown_grace: 1s}"))
+		b.await("/readyz", 200, "")
+		b.kafka.Close()
+		began := time.Now()
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, cmd.Wait(), stderr)
+		assert.Less(t, time.Since(began), 1*time.Second+closeMargin+time.Second)
+	})
+	t.Run("a second one", func(t *testing.T) {
+		b := newBench(t, "customer", "facts", "out")
+		cmd, stderr := b.program(b.config("processing: {shutdown_grace: 60s}"))
+		b.hangInWrite(cmd, stderr)
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		b.await("/readyz", 503, "stopping")
+		began := time.Now()
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		tick := time.NewTicker(sameSignal)
+		defer tick.Stop()
+		var err error
+		for running := true; running; {
+			select {
+			case err = <-ended:
+				running = false
+			case <-tick.C: // from here on it is not the first signal any more
+				_ = cmd.Process.Signal(syscall.SIGTERM)
+			}
+		}
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, exitFailed, exit.ExitCode())
+		assert.Less(t, time.Since(began), 2*time.Second)
+		assert.Equal(t, "enricher: ended at once by a second signal; the next start goes on at the last commit", stderr.lastLine())
+	})
+}
+
+// hangInWrite brings the program to where it has written an output record that the broker does not answer, nor anything else after it.
+func (b *bench) hangInWrite(cmd *exec.Cmd, stderr *syncBuffer) {
+	b.t.Helper()
+	b.await("/readyz", 200, "")
+	hung, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	b.t.Cleanup(func() { close(release) })
+	b.kafka.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.kafka.KeepControl()
+		if req.(*kmsg.ProduceRequest).TransactionID == nil { // a record of the test itself
+			return nil, nil, false
+		}
+		once.Do(func() { close(hung) })
+		<-release
+		return nil, nil, false
+	})
+	b.produce("facts", "a", `{"cust":1}`)
+	select {
+	case <-hung:
+	case <-time.After(30 * time.Second):
+		b.t.Fatalf("%s wrote nothing:\n%s", cmd.Path, stderr)
+	}
+}
+
+func TestAwaitEnd(t *testing.T) {
+	boom := errors.New("boom")
+	synctest.Test(t, func(t *testing.T) {
+		done, stopping := make(chan error, 1), make(chan struct{})
+		done <- boom
+		err, ended := awaitEnd(done, stopping, time.Second)
+		assert.True(t, ended)
+		require.ErrorIs(t, err, boom, "it ends by itself")
+
+		close(stopping)
+		time.AfterFunc(time.Second-1, func() { done <- boom })
+		err, ended = awaitEnd(done, stopping, time.Second)
+		assert.True(t, ended)
+		require.ErrorIs(t, err, boom, "it ends in time")
+
+		began := time.Now()
+		_, ended = awaitEnd(done, stopping, time.Second)
+		assert.False(t, ended)
+		assert.Equal(t, time.Second, time.Since(began))
+	})
+}
+
+func TestDrainTimeLeavesTimeToClose(t *testing.T) {
+	assert.Equal(t, 22*time.Second+500*time.Millisecond, drainTime(30*time.Second))
+	assert.Equal(t, 750*time.Millisecond, drainTime(time.Second))
+	assert.Equal(t, 292*time.Second, drainTime(5*time.Minute))
+	assert.Zero(t, drainTime(0))
 }

@@ -84,7 +84,7 @@ func (a *app) pipelineOptions(instance string) pipeline.Options {
 		Capacity:           p.Capacity,
 		CommitInterval:     p.CommitInterval,
 		TransactionTimeout: p.TransactionTimeout,
-		Grace:              p.ShutdownGrace,
+		Grace:              drainTime(p.ShutdownGrace),
 		Client:             a.clientFor("facts"),
 		FetchBytes:         a.plan.Memory.FactFetch,
 		ProduceBytes:       a.plan.Memory.Produce,
