@@ -140,6 +140,7 @@ func (b *Batch) reset(facts []Fact) {
 	b.rows = again(b.rows)
 	b.spans = again(b.spans)
 	b.parts = again(b.parts)
+	b.nested = again(b.nested)
 	b.records = again(b.records)
 }
 
@@ -161,7 +162,8 @@ func again[T any](s []T) []T {
 	return s[:0]
 }
 
-// release ends the views and lets go of the facts, rows and output.
+// release ends the views and lets go of the facts and the output. (The docs keep
+// the bytes of their last fact until the next Run.)
 func (b *Batch) release() {
 	for i, v := range b.views {
 		if v != nil {

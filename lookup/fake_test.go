@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,9 +20,9 @@ type fakeTable struct {
 	rows   []fakeRow // in key order
 	byKey  map[string]record.Row
 
-	gets, scans, reads, open int
+	gets, scans, reads, open atomic.Int64
 	failing                  error
-	kind                     bool // for benchmarks: rows are handed out as they are, calls are not checked
+	kind                     bool // for benchmarks: rows are handed out as they are
 }
 
 type fakeRow struct {
@@ -36,8 +37,8 @@ type fakeView struct {
 }
 
 func (t *fakeTable) Read() View {
-	t.reads++
-	t.open++
+	t.reads.Add(1)
+	t.open.Add(1)
 	return &fakeView{t: t}
 }
 
@@ -45,7 +46,7 @@ func (v *fakeView) Get(partition, key []byte) (record.Row, bool, error) {
 	if v.closed {
 		return nil, false, errors.New("get on a closed view")
 	}
-	v.t.gets++
+	v.t.gets.Add(1)
 	if v.t.failing != nil {
 		return nil, false, v.t.failing
 	}
@@ -63,7 +64,7 @@ func (v *fakeView) Scan(partition, prefix []byte, yield func(record.Row) bool) e
 	if v.closed {
 		return errors.New("scan on a closed view")
 	}
-	v.t.scans++
+	v.t.scans.Add(1)
 	if v.t.failing != nil {
 		return v.t.failing
 	}
@@ -104,7 +105,7 @@ func (v *fakeView) Close() {
 		panic("view closed twice")
 	}
 	v.closed = true
-	v.t.open--
+	v.t.open.Add(-1)
 	for _, lent := range v.lent {
 		scramble(lent)
 	}

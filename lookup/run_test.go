@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -577,12 +578,12 @@ func TestReadsOncePerKeyAndRun(t *testing.T) {
 		require.NoError(t, err)
 	}
 	customer, position := fake(dims[0]), fake(dims[1])
-	assert.Equal(t, 6, customer.gets, "three keys, one of them a miss, in two runs")
-	assert.Equal(t, 4, position.scans)
-	assert.Equal(t, 2, customer.reads, "one view for two lookups")
-	assert.Equal(t, 2, position.reads)
-	assert.Zero(t, customer.open)
-	assert.Zero(t, position.open)
+	assert.Equal(t, 6, int(customer.gets.Load()), "three keys, one of them a miss, in two runs")
+	assert.Equal(t, 4, int(position.scans.Load()))
+	assert.Equal(t, 2, int(customer.reads.Load()), "one view for two lookups")
+	assert.Equal(t, 2, int(position.reads.Load()))
+	assert.Zero(t, customer.open.Load())
+	assert.Zero(t, position.open.Load())
 }
 
 func TestStoreErrors(t *testing.T) {
@@ -604,7 +605,7 @@ func TestStoreErrors(t *testing.T) {
 		require.ErrorContains(t, err, fmt.Sprintf("look up in dimension %q", d.Name))
 		fake(d).failing = nil
 		for _, d := range dims[:i+1] {
-			assert.Zero(t, fake(d).open, "views are closed")
+			assert.Zero(t, fake(d).open.Load(), "views are closed")
 		}
 	}
 	outcomes, err := b.Run(facts)
@@ -614,6 +615,63 @@ func TestStoreErrors(t *testing.T) {
 	dims[0].Table = nil
 	_, err = compile(t, Options{Dimensions: dims, Steps: []Step{{Dimension: "customer", On: on("id", "c"), Select: pick()}}}).NewBatch().Run(facts)
 	require.ErrorContains(t, err, "without a table")
+}
+
+func TestDroppedNamesTheDimension(t *testing.T) {
+	inner := func(dimension string, conditions []Condition) Step {
+		return Step{Dimension: dimension, On: conditions, Select: pick(), Join: "inner"}
+	}
+	p := compile(t, Options{
+		Dimensions: []Dimension{customers(t), positions(t)},
+		Steps:      []Step{inner("customer", on("id", "c")), inner("position", on("dt", "d", "order", "o"))},
+	})
+	outcomes, stats := run(t, p, `{"c":9,"d":"d1","o":7}`, `{"c":1,"d":"d1","o":9}`, `{"c":1,"d":"d2","o":7}`)
+	assert.Equal(t, Outcome{Kind: Dropped, Dimension: "customer"}, outcomes[0])
+	assert.Equal(t, Outcome{Kind: Dropped, Dimension: "position"}, outcomes[1])
+	assert.Equal(t, []string{`{"c":1,"d":"d2","o":7}`}, texts(outcomes[2]))
+	assert.Equal(t, []int{2, 1}, []int{stats[0].Matches, stats[1].Matches})
+}
+
+func TestBatchBytes(t *testing.T) {
+	p := compile(t, Options{
+		Dimensions: []Dimension{positions(t)}, BatchBytes: 190,
+		Steps: []Step{{Dimension: "position", On: on("dt", "d", "order", "o"), Select: pick("part", "part")}},
+	})
+	var facts []Fact
+	for i := range 20 {
+		facts = append(facts, Fact{Value: fmt.Appendf(nil, `{"n":%d,"d":"d1","o":7}`, i)})
+	}
+	b, taken, runs := p.NewBatch(), 0, 0
+	for ; taken < len(facts); runs++ {
+		outcomes, err := b.Run(facts[taken:])
+		require.NoError(t, err)
+		require.NotEmpty(t, outcomes)
+		for _, o := range outcomes {
+			assert.Equal(t, fmt.Appendf(nil, `{"n":%d,"d":"d1","o":7,"part":"a"}`, taken), o.Records[0])
+			assert.Len(t, o.Records, 3)
+			taken++
+		}
+	}
+	assert.Equal(t, 10, runs, "two facts of three records with 33 or 34 bytes exceed 190 bytes")
+}
+
+func TestOnePlanManyBatches(t *testing.T) {
+	dims, facts := load(t)
+	p := compile(t, threeLookups(dims))
+	expected, err := p.NewBatch().Run(facts)
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			b := p.NewBatch()
+			for range 5 {
+				if outcomes, err := b.Run(facts); assert.NoError(t, err) {
+					assert.Equal(t, expected, outcomes)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestRecordsOutliveTheBatch(t *testing.T) {
