@@ -50,14 +50,14 @@ func (d *Dimension) Run(ctx context.Context) error {
 	}
 	cl, err := kgo.NewClient(d.clientOptions()...)
 	if err != nil {
-		return fmt.Errorf("dimension %s: open the Kafka client: %w", d.o.Name, err)
+		return fmt.Errorf("topic %s: open the Kafka client: %w", d.o.Topic, err)
 	}
 	defer cl.Close()
 	err = d.run(ctx, cl)
 	if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
 	}
-	return fmt.Errorf("dimension %s: topic %s: %w", d.o.Name, d.o.Topic, err)
+	return fmt.Errorf("topic %s: %w", d.o.Topic, err)
 }
 
 // clientOptions are the caller's, and what reading a changelog wants.
