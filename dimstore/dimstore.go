@@ -8,15 +8,42 @@ import (
 	"enricher/record"
 )
 
+var (
+	// ErrLocked is returned when another process (or another Dir of this one) uses the directory; the message names the directory and the
+	// other pid. Only a person can mend it.
+	ErrLocked = errors.New("store directory is in use")
+	// ErrUnusable is returned when the directory can't be used: no permission, a read-only file system, a file in its place. Nothing was
+	// moved or removed. Only a person can mend it.
+	ErrUnusable = errors.New("store directory is unusable")
+	// ErrNoSpace is returned when free disk is below the limit. Nothing was written (of an Apply in several transactions: nothing more);
+	// the same call may be repeated once there is space.
+	ErrNoSpace = errors.New("not enough free disk")
+	// ErrDamaged is returned when stored data does not match its checksum. The caller stops using the store; the next OpenStore moves the
+	// generation aside and begins an empty one.
+	ErrDamaged = errors.New("stored data is damaged")
+	// ErrClosed is returned by a store, or a view of a store, that was closed.
+	ErrClosed = errors.New("store is closed")
+)
+
 // Options of one dimension's store.
 type Options struct {
-	Name          string        // name of the dimension, the folder under the directory
-	Fingerprint   string        // of schema, topic, key format, ...: a stored generation with another one does not fit
-	Memory        int64         // bytes for this dimension; all sizes derive from it
-	Compression   string        // none (default when empty) | snappy | zstd
-	MinFreeDisk   uint64        // bytes; below this nothing is applied
-	DeleteMarkTTL time.Duration // how long delete marks stay
-	Logger        *slog.Logger
+	// Name of the dimension. The folder is named after it.
+	Name string
+	// Fingerprint stands for everything that decides how rows are read (schema, topic, key format): a stored generation with another one is
+	// dropped.
+	Fingerprint string
+	// Memory is what this store may use, in bytes; all sizes derive from it. About six memtables of at most 16 MiB, and with compression a
+	// block cache.
+	Memory int64
+	// Compression of the tables: none (as is the empty string), snappy, zstd.
+	Compression string
+	// MinFreeDisk in bytes: with less than that nothing is applied.
+	MinFreeDisk uint64
+	// DeleteMarkTTL is how long the mark of a deleted row stays, so that an older upsert from another bucket does not bring it back. In whole
+	// seconds, rounded up; zero or less: no marks.
+	DeleteMarkTTL time.Duration
+	// Logger takes what happens at open, and Badger's own messages.
+	Logger *slog.Logger
 }
 
 // BucketID names one Kafka partition of a dimension topic.
@@ -25,73 +52,52 @@ type BucketID struct {
 	Partition int32
 }
 
+// higher decides ties between changes of different buckets with the same timestamp.
+func (b BucketID) higher(o BucketID) bool {
+	if b.Topic != o.Topic {
+		return b.Topic > o.Topic
+	}
+	return b.Partition > o.Partition
+}
+
 // Position is how far one bucket has been applied.
 type Position struct {
 	Bucket   BucketID
 	TopicID  [16]byte
 	Next     int64     // next offset to read
-	ProvedAt time.Time // when the bucket was last proved to be read to its end; zero: never
+	ProvedAt time.Time // when the bucket was last proved to be read to its end; zero: never. Stored to the nanosecond, in UTC
 }
 
-// Change is one upsert or delete.
+// Change is one upsert or delete of a row. The store keeps no reference to its slices after Apply.
 type Change struct {
-	Bucket         BucketID
-	Offset         int64
-	Timestamp      int64  // record timestamp, ms
-	Partition, Key []byte // encoded tuples: the partition columns; the primary key without them
-	Delete         bool
-	Row            record.Row
+	Bucket    BucketID
+	Offset    int64  // at least 0
+	Timestamp int64  // record timestamp, ms since the epoch
+	Partition []byte // encoded tuple of the partition columns; empty for a dimension without any
+	Key       []byte // encoded tuple of the primary key without the partition columns
+	Delete    bool
+	Row       record.Row // not looked at when Delete
 }
 
 // Applied counts what became of the changes of one Apply.
-type Applied struct{ Upserts, Deletes, Stale int }
+type Applied struct {
+	Upserts int // rows written
+	Deletes int // deletes that were newer than what was stored, rows that were not there included
+	Stale   int // changes older than what was stored, or read before
+}
 
-// View is one consistent snapshot for one goroutine.
+// View is a consistent snapshot of a store for one goroutine; any number may be open. It holds back the removal of what it sees, so it
+// must be closed, and soon.
 type View interface {
-	// Get returns the row; it is valid until Close.
+	// Get returns the row of a full key; it is valid until Close and must not be changed. Errors: ErrDamaged, ErrClosed, or one of the
+	// environment.
 	Get(partition, key []byte) (record.Row, bool, error)
-	// Scan yields the rows of a partition whose key tuple begins with prefix, in key order; a row is valid in its call only.
+	// Scan yields the rows of a partition whose key tuple begins with prefix (whole encoded columns), in key order, until yield returns
+	// false. A row is valid in its call only. Yield may use the view.
 	Scan(partition, prefix []byte, yield func(row record.Row) bool) error
-	// HasPartition reports whether the partition has a live row.
+	// HasPartition reports whether the partition has a live row. It costs a map access, and tells of the moment of the call, which may be
+	// later than the snapshot.
 	HasPartition(partition []byte) bool
-	// Close ends the view.
+	// Close ends the view. No other method may be called after it.
 	Close()
 }
-
-// Store is one dimension's local data.
-type Store struct{}
-
-// Discarded tells why OpenStore dropped what it found.
-func (s *Store) Discarded() string { return "" }
-
-// Positions as stored.
-func (s *Store) Positions() []Position { return nil }
-
-// Complete reports whether the first load was finished.
-func (s *Store) Complete() bool { return false }
-
-// MarkComplete marks the generation as complete.
-func (s *Store) MarkComplete() error { return errors.ErrUnsupported }
-
-// Reset begins an empty generation.
-func (s *Store) Reset(reason string) error { return errors.ErrUnsupported }
-
-// Apply writes changes and positions.
-func (s *Store) Apply(changes []Change, positions []Position) (Applied, error) {
-	return Applied{}, errors.ErrUnsupported
-}
-
-// Read opens a view.
-func (s *Store) Read() View { return nil }
-
-// Rows is the number of live rows.
-func (s *Store) Rows() int64 { return 0 }
-
-// Bytes is the size on disk.
-func (s *Store) Bytes() int64 { return 0 }
-
-// Partitions is the number of partitions with a live row.
-func (s *Store) Partitions() int { return 0 }
-
-// Close closes the store.
-func (s *Store) Close() error { return nil }
