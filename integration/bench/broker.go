@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kfake" //nolint:depguard // the benchmark's broker, part of the scenarios
+	"github.com/twmb/franz-go/pkg/kfake"
 )
 
 // partitions is the number of Kafka partitions of every topic.
@@ -20,12 +20,12 @@ const partitions = 4
 
 // serveBroker is the role of the broker: it prints its address, takes commands ("delay 5ms") and ends with its standard input, so that it never outlives
 // the driver. Ctrl-C is the driver's to handle: the services shall drain first.
-func serveBroker(stdin io.Reader, stdout io.Writer) error {
+func serveBroker(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	signal.Ignore(os.Interrupt)
 	var delay atomic.Int64
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DefaultNumPartitions(partitions),
 		kfake.ListenFn(func(network, address string) (net.Listener, error) {
-			l, err := (&net.ListenConfig{}).Listen(context.Background(), network, address)
+			l, err := (&net.ListenConfig{}).Listen(ctx, network, address)
 			return &lateListener{l, &delay}, err
 		}))
 	if err != nil {

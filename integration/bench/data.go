@@ -2,7 +2,9 @@ package main
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -13,13 +15,23 @@ const sites = 25
 // zipfExponent is the skew of the zipf workload.
 const zipfExponent = 1.07
 
+// The words of the texts.
+const (
+	segments = "AUTOMOBILE BUILDING FURNITURE HOUSEHOLD MACHINERY"
+	words    = "carefully quick ironic deposits sleep furiously express packages regular accounts haggle blithely final theodolites nag slyly pending " +
+		"requests about the bold even instructions above"
+)
+
 // generator makes records from a seed. The values of one call share a buffer with those of others, so that a million of them are cheap.
 type generator struct {
-	rnd *rand.Rand
-	buf []byte
+	rnd             *rand.Rand
+	segments, words []string
+	buf             []byte
 }
 
-func newGenerator(seed uint64) *generator { return &generator{rnd: rand.New(rand.NewPCG(seed, 1))} }
+func newGenerator(seed uint64) *generator {
+	return &generator{rnd: rand.New(rand.NewPCG(seed, 1)), segments: strings.Fields(segments), words: strings.Fields(words)}
+}
 
 // keyPicker gives the customer that the next fact names, 0 to rows-1.
 type keyPicker func() int
@@ -42,13 +54,13 @@ func (g *generator) row(n int) *kgo.Record {
 	b = appendSite(append(g.begin(), `{"c_site":`...), n)
 	b = strconv.AppendInt(append(b, `,"c_custkey":`...), int64(n), 10)
 	b = appendPadded(append(b, `,"c_name":"Customer#`...), n, 9)
-	b = g.words(append(b, `","c_address":"`...), 20)
+	b = g.text(append(b, `","c_address":"`...), 16)
 	b = appendPadded(append(b, `","c_phone":"`...), 10+n%sites, 2)
 	b = appendPadded(append(b, '-'), g.rnd.IntN(1000), 3)
 	b = appendPadded(append(b, '-'), g.rnd.IntN(10000), 4)
 	b = appendMoney(append(b, `","c_acctbal":`...), g.rnd.IntN(1_000_000))
-	b = append(append(append(b, `,"c_mktsegment":"`...), segments[g.rnd.IntN(len(segments))]...), `","c_comment":"`...)
-	b = g.words(b, 40)
+	b = append(append(append(b, `,"c_mktsegment":"`...), g.segments[g.rnd.IntN(len(g.segments))]...), `","c_comment":"`...)
+	b = g.text(b, 12)
 	return &kgo.Record{Key: key, Value: g.cut(append(b, `"}`...))}
 }
 
@@ -65,7 +77,7 @@ func (g *generator) fact(n, rows int, pick keyPicker) *kgo.Record {
 	b = appendPadded(append(b, `,"o_orderdate":"1996-`...), 1+g.rnd.IntN(12), 2)
 	b = appendPadded(append(b, '-'), 1+g.rnd.IntN(28), 2)
 	b = appendPadded(append(b, `","o_orderpriority":"5-LOW","o_clerk":"Clerk#`...), g.rnd.IntN(1000), 9)
-	b = g.words(append(b, `","o_shippriority":0,"o_comment":"`...), 60)
+	b = g.text(append(b, `","o_shippriority":0,"o_comment":"`...), 60)
 	return &kgo.Record{Key: key, Value: g.cut(append(b, `"}`...))}
 }
 
@@ -92,21 +104,13 @@ func (g *generator) begin() []byte {
 
 func (g *generator) cut(b []byte) []byte {
 	g.buf = g.buf[:len(g.buf)+len(b)]
-	return b[:len(b):len(b)]
+	return slices.Clip(b)
 }
 
-var (
-	segments = [...]string{"AUTOMOBILE", "BUILDING", "FURNITURE", "HOUSEHOLD", "MACHINERY"}
-	wordList = [...]string{
-		"carefully", "quick", "ironic", "deposits", "sleep", "furiously", "express", "packages", "regular", "accounts", "haggle", "blithely",
-		"final", "theodolites", "nag", "slyly", "pending", "requests", "about", "the", "bold", "even", "instructions", "above",
-	}
-)
-
-// words appends text of at least n bytes.
-func (g *generator) words(b []byte, n int) []byte {
+// text appends words of at least n bytes.
+func (g *generator) text(b []byte, n int) []byte {
 	for end := len(b) + n; len(b) < end; b = append(b, ' ') {
-		b = append(b, wordList[g.rnd.IntN(len(wordList))]...)
+		b = append(b, g.words[g.rnd.IntN(len(g.words))]...)
 	}
 	return b
 }
