@@ -226,7 +226,7 @@ func (w *world) fact() Fact {
 }
 
 func TestOracle(t *testing.T) {
-	worlds := 3000
+	worlds := 1500
 	if testing.Short() {
 		worlds = 300
 	}
