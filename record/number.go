@@ -190,7 +190,7 @@ func parseDouble(text []byte) (float64, bool) {
 	switch {
 	case len(head)+len(tail) == 0 || power < -400:
 		return 0, true
-	case power > 310:
+	case power > 309:
 		return 0, false
 	}
 	f, err := strconv.ParseFloat(unsafe.String(&text[0], len(text)), 64)
