@@ -12,7 +12,7 @@ import (
 
 // The broker goes away for a while, by an operator's stop and by a kill; the
 // service goes on by itself.
-func TestExactlyOnceBrokerOutage(t *testing.T) {
+func TestBrokerOutage(t *testing.T) {
 	t.Parallel()
 	const facts, customers, partitions = 15_000, 100, 4
 	b := ownBroker(t)
