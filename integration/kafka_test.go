@@ -32,7 +32,7 @@ func on(t *testing.T, e endpoint) *cluster {
 	t.Helper()
 	opts := append([]kgo.Opt{
 		kgo.SeedBrokers(e.addr), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerLinger(0), kgo.RecordDeliveryTimeout(2 * time.Minute),
+		kgo.ProducerLinger(0),
 	}, e.opts...)
 	client, err := kgo.NewClient(opts...)
 	require.NoError(t, err)
@@ -94,7 +94,9 @@ func (c *cluster) rec(topic string, partition int32, key, value string) *kgo.Rec
 // produce writes records and waits until they are acknowledged.
 func (c *cluster) produce(t *testing.T, records ...*kgo.Record) {
 	t.Helper()
-	require.NoError(t, c.client.ProduceSync(t.Context(), records...).FirstErr(), "produce")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, c.client.ProduceSync(ctx, records...).FirstErr(), "produce")
 }
 
 // rows writes n customers, id 0 to n-1 over the partitions, named name-<id>.
@@ -108,15 +110,17 @@ func (c *cluster) rows(t *testing.T, n int, partitions int32) {
 // bulk produces n records as fast as the broker takes them.
 func (c *cluster) bulk(t *testing.T, n int, record func(i int) *kgo.Record) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
 	var failed atomic.Pointer[error]
 	for i := range n {
-		c.client.Produce(t.Context(), record(i), func(_ *kgo.Record, err error) {
+		c.client.Produce(ctx, record(i), func(_ *kgo.Record, err error) {
 			if err != nil {
 				failed.Store(&err)
 			}
 		})
 	}
-	require.NoError(t, c.client.Flush(t.Context()))
+	require.NoError(t, c.client.Flush(ctx))
 	if err := failed.Load(); err != nil {
 		require.NoError(t, *err, "produce")
 	}
@@ -140,20 +144,22 @@ func (c *cluster) load(t *testing.T, n, rate, customers int, partitions int32) (
 	var failed atomic.Pointer[error]
 	var done sync.WaitGroup
 	done.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+		defer cancel()
 		tick := time.NewTicker(step)
 		defer tick.Stop()
 		began := time.Now()
 		for id := 0; id < n; <-tick.C {
 			due := min(n, int(time.Since(began).Seconds()*float64(rate))+1)
 			for ; id < due; id++ {
-				c.client.Produce(context.Background(), c.fact(id, partitions, customers), func(_ *kgo.Record, err error) {
+				c.client.Produce(ctx, c.fact(id, partitions, customers), func(_ *kgo.Record, err error) {
 					if err != nil {
 						failed.Store(&err)
 					}
 				})
 			}
 		}
-		_ = c.client.Flush(context.Background())
+		_ = c.client.Flush(ctx)
 	})
 	t.Cleanup(done.Wait)
 	return func() {

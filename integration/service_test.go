@@ -68,6 +68,8 @@ type service struct {
 func (h *host) config(text string) string {
 	return os.Expand(text, func(name string) string {
 		switch name {
+		case "$": // written $$
+			return "$"
 		case "BROKER":
 			return h.c.addr
 		case "DIR":
