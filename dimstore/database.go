@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 
 	"github.com/dgraph-io/badger/v4"
@@ -109,7 +110,7 @@ func environment(err error) bool {
 		errors.Is(err, badger.ErrBlockedWrites)
 }
 
-// openError says what an error of opening a generation is, and what to do about it.
+// openError says what to do about an error of opening a store.
 func openError(what string, err error) error {
 	text := err.Error()
 	is := func(errnos ...unix.Errno) bool {
@@ -121,7 +122,7 @@ func openError(what string, err error) error {
 		return false
 	}
 	switch {
-	case errors.Is(err, ErrDamaged), errors.Is(err, ErrNoSpace), errors.Is(err, ErrUnusable):
+	case errors.Is(err, ErrNoSpace):
 		return fmt.Errorf("%s: %w", what, err)
 	case is(unix.ENOSPC, unix.EDQUOT):
 		return fmt.Errorf("%s: %w: %w: free some space", what, ErrNoSpace, err)
@@ -129,12 +130,29 @@ func openError(what string, err error) error {
 		return fmt.Errorf("%s: %w: %w: give this user the right to read and write all of store.dir", what, ErrUnusable, err)
 	case is(unix.EROFS):
 		return fmt.Errorf("%s: %w: %w: mount the file system for writing", what, ErrUnusable, err)
+	case is(unix.ENOTDIR, unix.EEXIST):
+		return fmt.Errorf("%s: %w: %w: something else stands in the place of a folder: move it away", what, ErrUnusable, err)
 	case is(unix.EMFILE, unix.ENFILE):
 		return fmt.Errorf("%s: %w: raise the limit of open files (ulimit -n)", what, err)
 	case is(unix.ENOMEM):
 		return fmt.Errorf("%s: %w: give the process more memory, or lower store.memory", what, err)
-	case environment(err):
-		return fmt.Errorf("%s: %w", what, err)
 	}
-	return fmt.Errorf("%s: %w: %w", what, ErrDamaged, err)
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// handles makes sure that n files can be opened. Badger keeps every table open, and where it lacks a handle it may end the process.
+func handles(n int) error {
+	files := make([]*os.File, 0, n)
+	var err error
+	for range n {
+		var f *os.File
+		if f, err = os.Open(os.DevNull); err != nil {
+			break
+		}
+		files = append(files, f)
+	}
+	for _, f := range files {
+		err = errors.Join(err, f.Close())
+	}
+	return err
 }

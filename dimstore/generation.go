@@ -18,6 +18,7 @@ import (
 const (
 	damagedFolder  = "damaged"
 	removingPrefix = ".removing-"
+	spareHandles   = 64 // for what a database opens besides the tables it has: logs, new tables
 )
 
 // errUnfinished is given by load for a generation that a crash interrupted before anything was written to it.
@@ -127,7 +128,7 @@ func (s *Store) resume() error {
 	case misfits:
 		s.discarded = string(fit)
 		s.log.Info("stored rows are dropped", "dimension", s.options.Name, "reason", s.discarded, "folder", s.path)
-	case environment(err):
+	case environment(err) && !errors.Is(err, ErrDamaged):
 		return err
 	default:
 		return s.replaceDamaged(err)
@@ -221,7 +222,7 @@ func (s *Store) create() error {
 	if err := os.Mkdir(s.path, 0o750); err != nil {
 		return err
 	}
-	if err := s.openDatabase(s.sizes); err != nil {
+	if err := s.openDatabase(s.sizes, 0); err != nil {
 		return err
 	}
 	s.forget()
@@ -251,7 +252,10 @@ func (s *Store) forget() {
 	s.meta, s.broken, s.filter, s.nextPart = meta{}, nil, nil, 1
 }
 
-func (s *Store) openDatabase(z sizes) error {
+func (s *Store) openDatabase(z sizes, tables int) error {
+	if err := handles(tables + spareHandles); err != nil {
+		return err
+	}
 	db, err := badger.Open(databaseOptions(s.path, z, s.options.Compression, badgerLog{s.log}))
 	if err != nil {
 		return err
@@ -278,7 +282,7 @@ func (s *Store) load() error {
 	}
 	z := s.sizes
 	z.memtable = max(z.memtable, in.logMemory) // written with a greater store.memory: Badger dies when a log does not fit
-	if err := s.openDatabase(z); err != nil {
+	if err := s.openDatabase(z, in.tables); err != nil {
 		return err
 	}
 	s.forget()
