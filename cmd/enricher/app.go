@@ -104,7 +104,7 @@ func (a *app) Run(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() { done <- a.serve(run, cancel) }()
 	patience := a.cfg.Processing.ShutdownGrace + closeMargin
-	err, ended := awaitEnd(done, stopping, patience)
+	ended, err := awaitEnd(done, stopping, patience)
 	if !ended {
 		a.log.WarnContext(ctx, "ended before all was closed, the next start goes on at the last commit; raise processing.shutdown_grace if this comes again",
 			"event", "close_incomplete", "after", patience.String())
@@ -116,19 +116,19 @@ func (a *app) Run(ctx context.Context) error {
 }
 
 // awaitEnd gives what comes out of done, but waits no longer than patience once stopping is closed.
-func awaitEnd(done <-chan error, stopping <-chan struct{}, patience time.Duration) (err error, ended bool) {
+func awaitEnd(done <-chan error, stopping <-chan struct{}, patience time.Duration) (ended bool, err error) {
 	select {
 	case err := <-done:
-		return err, true
+		return true, err
 	case <-stopping:
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case err := <-done:
-		return err, true
+		return true, err
 	case <-timer.C:
-		return nil, false
+		return false, nil
 	}
 }
 

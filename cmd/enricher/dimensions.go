@@ -68,7 +68,6 @@ func openStores(dir *dimstore.Dir, dimensions []*dimension, o dimstore.Options) 
 		wg.Go(func() {
 			o := o
 			o.Name, o.Fingerprint = d.plan.Name, d.plan.Fingerprint
-			o.Logger = o.Logger.With("dimension", d.plan.Name)
 			store, err := dir.OpenStore(o)
 			if err != nil {
 				errs[i] = fmt.Errorf("dimension %s: %w", d.plan.Name, err)

@@ -39,8 +39,9 @@ func terminal(w io.Writer) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// clientLogger gives what the Kafka client says to slog, one level quieter: what it calls an error it retries, and what is not mended by that comes back as
-// an error of the call or as state, which is where it is reported.
+// clientLogger gives what the Kafka client says to slog, quieter than the client means it: what it calls an error it retries, and what it warns of (every
+// connection that is refused) comes again and again while a broker is away. What is not mended by that comes back as an error of the call or as state,
+// which is where it is reported.
 type clientLogger struct {
 	log *slog.Logger
 }
@@ -71,8 +72,6 @@ func slogLevel(l kgo.LogLevel) slog.Level {
 	switch l {
 	case kgo.LogLevelError:
 		return slog.LevelWarn
-	case kgo.LogLevelWarn:
-		return slog.LevelInfo
 	default:
 		return slog.LevelDebug
 	}

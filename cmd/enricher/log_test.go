@@ -47,13 +47,13 @@ func TestLogLevel(t *testing.T) {
 	}
 }
 
-func TestTheClientsLogIsOneLevelQuieter(t *testing.T) {
+func TestTheClientsLogIsQuieter(t *testing.T) {
 	cases := map[string]struct {
 		level kgo.LogLevel
 		seen  string
 	}{
 		"debug": {kgo.LogLevelInfo, "level=DEBUG msg=\"kafka client: x\" broker=1\n"}, // its own debug lines are one per request
-		"info":  {kgo.LogLevelWarn, ""},
+		"info":  {kgo.LogLevelError, ""},
 		"warn":  {kgo.LogLevelError, ""},
 		"error": {kgo.LogLevelNone, ""},
 	}

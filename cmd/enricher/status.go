@@ -90,12 +90,12 @@ func warmupDetail(s dimensionStatus) string {
 		parts = append(parts, progressText(*p))
 	}
 	if s.WaitingFor != "" {
-		parts = append(parts, "waiting for "+s.WaitingFor)
+		parts = append(parts, "waiting: "+s.WaitingFor)
 	}
 	if s.Paused != "" {
 		parts = append(parts, "paused: "+s.Paused)
 	}
-	if s.LastError != "" {
+	if s.LastError != "" && !strings.Contains(s.WaitingFor, s.LastError) {
 		parts = append(parts, "last error: "+s.LastError)
 	}
 	return or(strings.Join(parts, "; "), "not begun")

@@ -70,7 +70,7 @@ func TestReadiness(t *testing.T) {
 			[]dimensionStatus{dimension(func(s *dimensionStatus) {
 				s.Warm, s.WaitingFor, s.Paused, s.LastError = false, "brokers", "disk", "refused"
 			})},
-			nil, because("warming_up", "customer: waiting for brokers; paused: disk; last error: refused"),
+			nil, because("warming_up", "customer: waiting: brokers; paused: disk; last error: refused"),
 		},
 		"cold ones count as ready": {phaseRunning, []dimensionStatus{dimension(func(s *dimensionStatus) { s.Cold, s.Warm, s.TopicMissing = true, false, true })}, nil, nil},
 	}

@@ -52,7 +52,7 @@ func (a *app) makeFeeds(deadLetter deadLetterFunc) error {
 		o.Client = a.clientFor("dimension_" + d.plan.Name)
 		o.FetchBytes = a.plan.Memory.DimensionFetch
 		o.Metrics = a.changelogs
-		o.Logger = a.log.With("dimension", d.plan.Name)
+		o.Logger = a.log
 		feed, err := changelog.New(o)
 		if err != nil {
 			return err
