@@ -15,12 +15,12 @@ const benchFact = `{"o_orderkey":4611686,"o_custkey":370177,"o_orderstatus":"O",
 
 const benchMembers = `"customer_name":"Customer#000370177","customer_address":"IVhzIApeRb ot,c,E","customer_phone":"25-989-741-2988"`
 
-func benchShape(b testing.TB) *Shape {
-	b.Helper()
+func benchShape(tb testing.TB) *Shape {
+	tb.Helper()
 	var paths []Path
 	for _, s := range []string{"o_custkey", "o_dt"} {
 		p, err := ParsePath(s)
-		require.NoError(b, err)
+		require.NoError(tb, err)
 		paths = append(paths, p)
 	}
 	return Compile(paths, []string{"customer_name", "customer_address", "customer_phone"})

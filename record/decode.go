@@ -34,13 +34,14 @@ func decodeKey(dst []byte, t Type, key []byte) (json, rest []byte, ok bool) {
 		return append(dst, '"'), rest, ok
 	case Decimal:
 		return decodeDecimal(dst, key, maxDecimalExponent)
+	default:
+		size := fixedSize(t)
+		if size == 0 || len(key) < size {
+			return dst, nil, false
+		}
+		json, ok = decodeFixed(dst, t, key[:size])
+		return json, key[size:], ok
 	}
-	size := fixedSize(t)
-	if size == 0 || len(key) < size {
-		return dst, nil, false
-	}
-	json, ok = decodeFixed(dst, t, key[:size])
-	return json, key[size:], ok
 }
 
 // fixedSize is the number of bytes of every code of the type; 0 when they differ.
@@ -54,8 +55,9 @@ func fixedSize(t Type) int {
 		return 8
 	case Timestamp:
 		return 12
+	default:
+		return 0
 	}
-	return 0
 }
 
 func decodeFixed(dst []byte, t Type, key []byte) ([]byte, bool) {
@@ -71,12 +73,15 @@ func decodeFixed(dst []byte, t Type, key []byte) ([]byte, bool) {
 	case Date:
 		d := date{year: int(key[0])<<8 | int(key[1]), month: int(key[2]), day: int(key[3])}
 		return fmt.Appendf(dst, `"%04d-%02d-%02d"`, d.year, d.month, d.day), d.exists()
-	}
-	at := instant{seconds: int64(binary.BigEndian.Uint64(key) ^ signBit64), nanoseconds: binary.BigEndian.Uint32(key[8:])}
-	if !at.exists() {
+	case Timestamp:
+		at := instant{seconds: int64(binary.BigEndian.Uint64(key) ^ signBit64), nanoseconds: binary.BigEndian.Uint32(key[8:])}
+		if !at.exists() {
+			return dst, false
+		}
+		return at.appendJSON(dst), true
+	default:
 		return dst, false
 	}
-	return at.appendJSON(dst), true
 }
 
 func decodeDouble(dst []byte, bits uint64) ([]byte, bool) {

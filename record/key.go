@@ -154,6 +154,7 @@ func appendNumber(dst []byte, t Type, text []byte) ([]byte, error) {
 				return out, nil
 			}
 		}
+	default: // no number is one of the others
 	}
 	return dst, ErrMismatch
 }
@@ -164,8 +165,9 @@ func appendBool(dst []byte, t Type, v byte) ([]byte, error) {
 		return append(dst, v), nil
 	case Any:
 		return append(dst, anyBool, v), nil
+	default:
+		return dst, ErrMismatch
 	}
-	return dst, ErrMismatch
 }
 
 // appendDouble appends the bits with the sign flipped, or all of them below zero: then unsigned order is numeric order.

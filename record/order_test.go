@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,9 +22,9 @@ func randomValue(r *rand.Rand, t Type) string {
 	case String:
 		return quoted(randomText(r))
 	case Int:
-		return fmt.Sprint(int64(r.Uint64()) >> r.IntN(64))
+		return strconv.FormatInt(int64(r.Uint64())>>r.IntN(64), 10)
 	case Int32:
-		return fmt.Sprint(int32(r.Uint32()) >> r.IntN(32))
+		return strconv.Itoa(int(int32(r.Uint32()) >> r.IntN(32)))
 	case Decimal:
 		return randomNumber(r)
 	case Double:
@@ -37,20 +38,21 @@ func randomValue(r *rand.Rand, t Type) string {
 			}
 		}
 	case Bool:
-		return fmt.Sprint(r.IntN(2) == 0)
+		return strconv.FormatBool(r.IntN(2) == 0)
 	case Date:
 		return time.Unix(r.Int64N(lastSecond-firstSecond)+firstSecond, 0).UTC().Format(`"2006-01-02"`)
 	case Timestamp:
 		if r.IntN(4) == 0 {
-			return fmt.Sprint(int64(r.Uint64()) >> r.IntN(40))
+			return strconv.FormatInt(int64(r.Uint64())>>r.IntN(40), 10)
 		}
 		zone := time.FixedZone("", (r.IntN(2*farthestOffset)-farthestOffset)*60)
 		at := time.Unix(r.Int64N(lastSecond-firstSecond-4*secondsPerDay)+firstSecond+2*secondsPerDay, r.Int64N(1e9)>>r.IntN(30))
 		return at.In(zone).Format(`"2006-01-02T15:04:05.999999999Z07:00"`)
 	case Bytes:
 		return `"` + base64.StdEncoding.EncodeToString([]byte(randomText(r))) + `"`
+	default:
+		return randomValue(r, []Type{Bool, Decimal, String}[r.IntN(3)])
 	}
-	return randomValue(r, []Type{Bool, Decimal, String}[r.IntN(3)])
 }
 
 func randomText(r *rand.Rand) string {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"math/big"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -94,6 +95,7 @@ func integerMeaning(t Type, text string, isNumber bool) (any, bool) {
 
 // compareMeanings orders two meanings of one kind.
 func compareMeanings(tb testing.TB, a, b any) int {
+	tb.Helper()
 	switch a := a.(type) {
 	case string:
 		return cmp.Compare(a, b.(string))
@@ -157,10 +159,9 @@ func find(tb testing.TB, raw []byte, segments []segment) []byte {
 	step := segments[0]
 	switch raw[0] {
 	case '{':
-		members := membersOf(tb, raw)
-		for i := len(members) - 1; i >= 0; i-- {
-			if members[i].name == step.name {
-				return find(tb, members[i].raw, segments[1:])
+		for _, m := range slices.Backward(membersOf(tb, raw)) {
+			if m.name == step.name {
+				return find(tb, m.raw, segments[1:])
 			}
 		}
 	case '[':

@@ -51,6 +51,7 @@ func FuzzValid(f *testing.F) {
 
 // requirePlace: an error lies inside the input or at its end.
 func requirePlace(t *testing.T, src []byte, err error) {
+	t.Helper()
 	if err == nil {
 		return
 	}
@@ -70,7 +71,7 @@ func FuzzPaths(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, src []byte, text string) {
 		var paths []Path
-		for _, s := range strings.Fields(text) {
+		for s := range strings.FieldsSeq(text) {
 			if p, err := ParsePath(s); err == nil && !strings.ContainsRune(s, utf8.RuneError) {
 				paths = append(paths, p)
 			}

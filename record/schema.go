@@ -29,7 +29,7 @@ const layoutVersion = "record/1"
 
 // NewSchema checks and resolves the columns of a dimension. Columns of extra and of the keys that are not declared come after the declared
 // ones, with type Any. All problems come joined.
-func NewSchema(declared []Column, extra []string, primaryKey, partitionBy []string) (*Schema, error) {
+func NewSchema(declared []Column, extra, primaryKey, partitionBy []string) (*Schema, error) {
 	s := &Schema{Declared: len(declared)}
 	var problems []error
 	for _, c := range declared {

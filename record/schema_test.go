@@ -55,29 +55,29 @@ func TestNewSchemaRefuses(t *testing.T) {
 }
 
 func TestFingerprint(t *testing.T) {
-	make := func(declared []Column, extra, primaryKey, partitionBy []string) string {
+	of := func(declared []Column, extra, primaryKey, partitionBy []string) string {
 		s, err := NewSchema(declared, extra, primaryKey, partitionBy)
 		require.NoError(t, err)
 		return s.Fingerprint()
 	}
 	columns := []Column{{"a", Int}, {"b", String}}
-	base := make(columns, nil, []string{"a", "b"}, []string{"b"})
-	assert.Equal(t, base, make(columns, []string{"a"}, []string{"a", "b"}, []string{"b"}), "the same definition")
+	base := of(columns, nil, []string{"a", "b"}, []string{"b"})
+	assert.Equal(t, base, of(columns, []string{"a"}, []string{"a", "b"}, []string{"b"}), "the same definition")
 	assert.Equal(t, "dda64de243532516ac5b70d786d0be39", base, "stable from release to release, as long as the layout is")
 	seen := map[string]string{base: "the base"}
 	for what, f := range map[string]string{
-		"a name":             make([]Column{{"a", Int}, {"c", String}}, nil, []string{"a", "c"}, []string{"c"}),
-		"a type":             make([]Column{{"a", Int32}, {"b", String}}, nil, []string{"a", "b"}, []string{"b"}),
-		"the order":          make([]Column{{"b", String}, {"a", Int}}, nil, []string{"a", "b"}, []string{"b"}),
-		"the order of keys":  make(columns, nil, []string{"b", "a"}, []string{"b"}),
-		"partitions":         make(columns, nil, []string{"a", "b"}, nil),
-		"partition columns":  make(columns, nil, []string{"a", "b"}, []string{"a"}),
-		"order of those":     make(columns, nil, []string{"a", "b"}, []string{"a", "b"}),
-		"order of those, 2":  make(columns, nil, []string{"a", "b"}, []string{"b", "a"}),
-		"a shorter key":      make(columns, nil, []string{"b"}, []string{"b"}),
-		"one more":           make(columns, []string{"c"}, []string{"a", "b"}, []string{"b"}),
-		"one more, declared": make(append(columns[:2:2], Column{"c", Any}), nil, []string{"a", "b"}, []string{"b"}),
-		"names that run on":  make([]Column{{`a"`, Int}, {"b", String}}, nil, []string{`a"`, "b"}, []string{"b"}),
+		"a name":             of([]Column{{"a", Int}, {"c", String}}, nil, []string{"a", "c"}, []string{"c"}),
+		"a type":             of([]Column{{"a", Int32}, {"b", String}}, nil, []string{"a", "b"}, []string{"b"}),
+		"the order":          of([]Column{{"b", String}, {"a", Int}}, nil, []string{"a", "b"}, []string{"b"}),
+		"the order of keys":  of(columns, nil, []string{"b", "a"}, []string{"b"}),
+		"partitions":         of(columns, nil, []string{"a", "b"}, nil),
+		"partition columns":  of(columns, nil, []string{"a", "b"}, []string{"a"}),
+		"order of those":     of(columns, nil, []string{"a", "b"}, []string{"a", "b"}),
+		"order of those, 2":  of(columns, nil, []string{"a", "b"}, []string{"b", "a"}),
+		"a shorter key":      of(columns, nil, []string{"b"}, []string{"b"}),
+		"one more":           of(columns, []string{"c"}, []string{"a", "b"}, []string{"b"}),
+		"one more, declared": of(append(columns[:2:2], Column{"c", Any}), nil, []string{"a", "b"}, []string{"b"}),
+		"names that run on":  of([]Column{{`a"`, Int}, {"b", String}}, nil, []string{`a"`, "b"}, []string{"b"}),
 	} {
 		assert.NotContains(t, seen, f, "%s is seen", what)
 		seen[f] = what

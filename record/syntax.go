@@ -8,7 +8,9 @@ type SyntaxError struct {
 	Message string // what is wrong there
 }
 
-func (e *SyntaxError) Error() string { return fmt.Sprintf("invalid JSON at byte %d: %s", e.Offset, e.Message) }
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("invalid JSON at byte %d: %s", e.Offset, e.Message)
+}
 
 // fault is the reason of a SyntaxError inside the scanner, where an error value would cost.
 type fault uint8
@@ -31,6 +33,7 @@ const (
 	faultDepth
 )
 
+//nolint:gochecknoglobals // a table that never changes
 var faultMessages = [...]string{
 	faultNone:       "no fault",
 	faultEnd:        "the input ends too early",

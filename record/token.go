@@ -23,7 +23,7 @@ const (
 // special marks, in the high bits, the bytes of a word that a string can't simply pass over: quote, backslash, control characters, non-ASCII.
 // Borrows can mark too much above the lowest mark, never below it.
 func special(word uint64) uint64 {
-	return ((word^everyQuote - everyOne) | (word^everySlash - everyOne) | (word - everySpace) | word) & everyHigh
+	return ((word ^ everyQuote - everyOne) | (word ^ everySlash - everyOne) | (word - everySpace) | word) & everyHigh
 }
 
 // skipSpace passes over white space.
@@ -102,16 +102,18 @@ func scanRunes(src []byte, i int) (int, fault) {
 			size = 2
 		case c < 0xF0:
 			size = 3
-			if c == 0xE0 {
+			switch c {
+			case 0xE0:
 				low = 0xA0
-			} else if c == 0xED {
+			case 0xED:
 				high = 0x9F
 			}
 		default:
 			size = 4
-			if c == 0xF0 {
+			switch c {
+			case 0xF0:
 				low = 0x90
-			} else if c == 0xF4 {
+			case 0xF4:
 				high = 0x8F
 			}
 		}
@@ -252,8 +254,8 @@ func scanValue(src []byte, i, depth int, open *nesting) (int, fault) {
 // scanContainer passes over the object or array at i.
 func scanContainer(src []byte, i, depth int, open *nesting) (int, fault) {
 	level := depth // levels depth..level-1 are open containers of this call
-	object := false
-	f := faultNone
+	var object bool
+	var f fault
 	for {
 		// A value begins at i.
 		if i < len(src) && (src[i] == '{' || src[i] == '[') {

@@ -30,6 +30,8 @@ var ErrNull = errors.New("null key")
 var ErrMismatch = errors.New("value does not convert to the column's type")
 
 // typeNames are the names of the types in the configuration; Any has none there.
+//
+//nolint:gochecknoglobals // a table that never changes
 var typeNames = [...]string{
 	Any: "any", String: "string", Int: "int", Int32: "int32", Decimal: "decimal", Double: "double",
 	Bool: "bool", Date: "date", Timestamp: "timestamp", Bytes: "bytes",
