@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,16 +16,33 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain makes the test binary the broker and the passthrough of the runs.
+// binary is built once by TestMain.
+var binary string
+
+// TestMain makes the test binary the broker and the passthrough of the runs, or runs the tests.
 func TestMain(m *testing.M) {
 	ran, err := serveRole(context.Background())
-	switch {
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1) //nolint:forbidigo // the exit code of a child
-	case !ran:
-		m.Run()
+	if !ran {
+		err = testAll(m)
 	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1) //nolint:forbidigo // the exit code of a test binary, or of a child
+	}
+}
+
+func testAll(m *testing.M) error {
+	dir, err := os.MkdirTemp("", "enricher-bench-test-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "enricher")
+	if err := buildBinary(context.Background(), binary); err != nil {
+		return err
+	}
+	m.Run()
+	return nil
 }
 
 // small runs little enough for a test: it shows that everything works, and measures nothing.
@@ -34,7 +52,7 @@ func small(t *testing.T, ctx context.Context, stderr io.Writer, args ...string) 
 	t.Setenv("TMPDIR", dir)
 	t.Setenv("ENRICHER_STORE__DIR", "/nowhere") // must not reach the service
 	var stdout bytes.Buffer
-	err := run(ctx, append([]string{"-rows", "3000", "-facts", "6000", "-rounds", "1"}, args...), &stdout, stderr)
+	err := run(ctx, append([]string{"-rows", "3000", "-facts", "6000", "-rounds", "1", "-binary", binary}, args...), &stdout, stderr)
 	left, readErr := os.ReadDir(dir)
 	require.NoError(t, readErr)
 	for _, entry := range left {

@@ -126,7 +126,8 @@ func (w *world) measure(ctx context.Context, o options, cases []benchCase, load 
 type pair struct {
 	Enricher    rates   `json:"enricher"`
 	Passthrough rates   `json:"passthrough"`
-	Ratio       float64 `json:"ratio"` // of the facts per second
+	Ratio       float64 `json:"ratio"`     // of the facts per second
+	CPURatio    float64 `json:"cpu_ratio"` // of the CPU per fact, the broker's included: what the ratio is where the cores are the limit and nobody else wants them
 }
 
 // pair runs a case and its passthrough; the order changes from round to round, so that neither always meets a warmer machine.
@@ -143,8 +144,15 @@ func (w *world) pair(ctx context.Context, c benchCase, caseFirst bool) (p pair, 
 			return p, err
 		}
 	}
-	if p.Passthrough.FactsPerSecond > 0 {
-		p.Ratio = p.Enricher.FactsPerSecond / p.Passthrough.FactsPerSecond
-	}
+	p.Ratio = quotient(p.Enricher.FactsPerSecond, p.Passthrough.FactsPerSecond)
+	p.CPURatio = quotient(p.Passthrough.TotalMicros, p.Enricher.TotalMicros)
 	return p, nil
+}
+
+// quotient is 0 where there is nothing to divide by.
+func quotient(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
 }

@@ -20,8 +20,9 @@ type rates struct {
 	FactsPerSecond float64 `json:"facts_per_second"`
 	CPUMicros      float64 `json:"cpu_us_per_fact"` // of the measured process
 	PerCore        float64 `json:"facts_per_second_and_core"`
-	CoresElsewhere float64 `json:"cores_elsewhere"` // taken by other processes of the machine, and by its host
-	PeakMemory     int64   `json:"peak_rss_anon"`   // bytes
+	TotalMicros    float64 `json:"total_cpu_us_per_fact"` // with the broker and the driver
+	CoresElsewhere float64 `json:"cores_elsewhere"`       // taken by other processes of the machine, and by its host
+	PeakMemory     int64   `json:"peak_rss_anon"`         // bytes
 	Facts          int64   `json:"facts_measured"`
 }
 
@@ -41,6 +42,7 @@ func rateOf(samples []sample, total int64) rates {
 	}
 	r.FactsPerSecond = float64(r.Facts) / seconds
 	r.CPUMicros = cpu * 1e6 / float64(r.Facts)
+	r.TotalMicros = (b.own - a.own).Seconds() * 1e6 / float64(r.Facts)
 	if cpu > 0 {
 		r.PerCore = float64(r.Facts) / cpu
 	}

@@ -80,6 +80,7 @@ func TestRateIsTakenBetweenCommits(t *testing.T) {
 	r := rateOf(samples, 100_500)
 	assert.InDelta(t, 10_000, r.FactsPerSecond, 1)
 	assert.InDelta(t, 50, r.CPUMicros, 0.1)
+	assert.InDelta(t, 50, r.TotalMicros, 0.1)
 	assert.InDelta(t, 20_000, r.PerCore, 50)
 	assert.InDelta(t, 0.5, r.CoresElsewhere, 0.01)
 	assert.EqualValues(t, 1000, r.PeakMemory)

@@ -68,9 +68,8 @@ func newWorld(ctx context.Context, dir string, o options, log io.Writer) (*world
 	if w.binary == "" {
 		w.note("building the binary")
 		w.binary = filepath.Join(dir, "enricher")
-		build := exec.CommandContext(ctx, "go", "build", "-o", w.binary, "enricher/cmd/enricher")
-		if out, err := build.CombinedOutput(); err != nil {
-			return w, fmt.Errorf("build the binary: %w\n%s", err, out)
+		if err := buildBinary(ctx, w.binary); err != nil {
+			return w, err
 		}
 	}
 	if w.broker, err = start("broker", w.self, append(environment(), roleVariable+"=broker"), nil); err != nil {
@@ -87,6 +86,14 @@ func newWorld(ctx context.Context, dir string, o options, log io.Writer) (*world
 	}
 	w.admin = kadm.NewClient(w.client)
 	return w, nil
+}
+
+func buildBinary(ctx context.Context, path string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-o", path, "enricher/cmd/enricher")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the binary: %w\n%s", err, out)
+	}
+	return nil
 }
 
 func (w *world) close() {
