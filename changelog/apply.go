@@ -30,6 +30,9 @@ func (d *Dimension) apply(ctx context.Context, full <-chan *batch, free chan<- *
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		if err := d.admit(ctx, b); err != nil {
+			return err
+		}
 		if err := d.deadLetters(ctx, b.bad); err != nil {
 			return err
 		}
@@ -44,11 +47,18 @@ func (d *Dimension) apply(ctx context.Context, full <-chan *batch, free chan<- *
 	}
 }
 
-// settle looks what the positions in the store mean: warm, or deletes that may have been missed.
-func (d *Dimension) settle(ctx context.Context) error {
-	if err := d.state.lapsed(); err != nil {
-		return err
+// admit keeps out what was read too late; a first load has to come to an end and only says so.
+func (d *Dimension) admit(ctx context.Context, b *batch) error {
+	slow, err := d.state.admit(b, time.Now())
+	if slow {
+		d.log.WarnContext(ctx, "the first load takes longer than tombstones stay: deletes made meanwhile may be missed; raise delete.retention.ms",
+			"topic", d.o.Topic)
 	}
+	return err
+}
+
+// settle notices when every bucket is applied up to the end seen at start.
+func (d *Dimension) settle(ctx context.Context) error {
 	d.state.mu.Lock()
 	done := !d.state.warm && d.state.track.warm()
 	d.state.mu.Unlock()
@@ -63,7 +73,7 @@ func (d *Dimension) settle(ctx context.Context) error {
 	}
 	now := time.Now()
 	d.state.mu.Lock()
-	d.state.warm, d.state.track.warmAt = true, now
+	d.state.warm = true
 	p := d.state.track.progress(now)
 	records, took := d.state.track.records, now.Sub(d.state.track.began)
 	d.state.mu.Unlock()

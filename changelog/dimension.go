@@ -73,7 +73,7 @@ func (d *Dimension) clientOptions() []kgo.Opt {
 		kgo.KeepRetryableFetchErrors(), // to show them
 		kgo.FetchMaxBytes(most),
 		kgo.FetchMaxPartitionBytes(most),
-		kgo.FetchMaxWait(time.Second),
+		kgo.FetchMaxWait(500*time.Millisecond), // probes wait behind it: they share the connection
 		kgo.MetadataMinAge(500*time.Millisecond),
 	)
 }

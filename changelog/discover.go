@@ -184,6 +184,7 @@ func (d *Dimension) discover(ctx context.Context, cl *kgo.Client) (logTopic, err
 		log, err := d.look(ctx, cl)
 		if err == nil {
 			d.state.waitFor("")
+			d.state.missing(false)
 			return log, nil
 		}
 		if ctx.Err() != nil {

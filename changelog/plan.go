@@ -47,6 +47,7 @@ type planBucket struct {
 type plan struct {
 	reason  string // why the rows are dropped and loaded anew; empty: they stay
 	detail  string // the same for people
+	loading bool   // a first load begins or goes on
 	buckets []planBucket
 }
 
@@ -60,7 +61,7 @@ func makePlan(topic string, log logTopic, stored []dimstore.Position, complete b
 	if complete && len(stored) == 0 {
 		return anew(log, now, reasonPositions, "the store is complete but holds no position")
 	}
-	p := plan{buckets: fromStart(log, now)}
+	p := plan{loading: !complete, buckets: fromStart(log, now)}
 	for _, s := range stored {
 		reason, detail := judge(topic, log, s, now)
 		if reason != "" {
@@ -95,7 +96,7 @@ func judge(topic string, log logTopic, s dimstore.Position, now time.Time) (reas
 }
 
 func anew(log logTopic, now time.Time, reason, detail string) plan {
-	return plan{reason: reason, detail: detail, buckets: fromStart(log, now)}
+	return plan{reason: reason, detail: detail, loading: true, buckets: fromStart(log, now)}
 }
 
 // fromStart reads every bucket from its beginning. Nothing of it is in the store, so nothing in there can miss a tombstone up to now.

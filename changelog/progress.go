@@ -29,6 +29,7 @@ type bucketProgress struct {
 
 	provedAt time.Time // everything committed then is applied
 	provedTo int64     // applied at that proof
+	loading  bool      // of a first load: not proved yet
 	pending  mark      // the oldest end that applied has not reached yet
 	latest   mark      // the newest one
 
@@ -40,11 +41,11 @@ type tracker struct {
 	buckets   []bucketProgress
 	retention time.Duration // delete.retention.ms
 	began     time.Time     // start of reading
-	warmAt    time.Time     // zero: not warm
 	rows      int64
 	bytes     int64
 	records   int64
-	lapsed    int // bucket whose proofs lie further apart than the retention while it was written to; -1: none
+	lapsed    int  // bucket that was read on when tombstones behind its proof may have been gone; -1: none
+	slow      bool // the same in a first load, which must come to an end
 }
 
 func newTracker(log logTopic, p plan) *tracker {
@@ -53,7 +54,7 @@ func newTracker(log logTopic, p plan) *tracker {
 		next := p.buckets[i].next
 		t.buckets[i] = bucketProgress{
 			first: b.start, from: next, target: b.stable, read: next, applied: next,
-			provedAt: p.buckets[i].provedAt, provedTo: next,
+			provedAt: p.buckets[i].provedAt, provedTo: next, loading: p.loading || p.buckets[i].fresh,
 		}
 		t.observe(i, b.stable, b.high, log.askedAt)
 	}
@@ -88,15 +89,24 @@ func (t *tracker) seen(i int, end, high int64) {
 	b.end, b.high = max(b.end, end), max(b.high, high)
 }
 
-// advance says that bucket i is applied up to next.
-func (t *tracker) advance(i int, next int64) {
-	t.buckets[i].applied = max(t.buckets[i].applied, next)
-	t.settle(i)
+// admit takes in that bucket i was read on, up to next, and is about to be applied. A tombstone stays for the retention after it was written,
+// and what is read now was written after the last proof. When that is longer ago, tombstones may be gone unseen, and the rows that they
+// delete would stay.
+func (t *tracker) admit(i int, next int64, now time.Time) {
+	b := &t.buckets[i]
+	switch {
+	case next <= b.provedTo || now.Sub(b.provedAt) <= t.retention:
+	case b.loading:
+		t.slow = true
+	case t.lapsed < 0:
+		t.lapsed = i
+	}
 }
 
-// settle turns the marks that applied has reached into the proof.
-func (t *tracker) settle(i int) {
+// advance says that bucket i is applied up to next.
+func (t *tracker) advance(i int, next int64) {
 	b := &t.buckets[i]
+	b.applied = max(b.applied, next)
 	for !b.pending.at.IsZero() && b.applied >= b.pending.end {
 		m := b.pending
 		b.pending, b.latest = b.latest, mark{}
@@ -104,21 +114,12 @@ func (t *tracker) settle(i int) {
 	}
 }
 
-// prove takes in that bucket i is applied up to m, and notices when deletes may have been missed since the proof before: more than the
-// retention between two proofs, and records in between.
+// prove takes in that bucket i is applied up to m.
 func (t *tracker) prove(i int, m mark) {
 	b := &t.buckets[i]
-	if !m.at.After(b.provedAt) {
-		return
+	if m.at.After(b.provedAt) {
+		b.provedAt, b.provedTo, b.loading = m.at, b.applied, false
 	}
-	since := b.provedAt
-	if t.warmAt.After(since) {
-		since = t.warmAt // a first load of more than the retention must come to an end
-	}
-	if !t.warmAt.IsZero() && t.lapsed < 0 && b.applied > b.provedTo && m.at.Sub(since) > t.retention {
-		t.lapsed = i
-	}
-	b.provedAt, b.provedTo = m.at, b.applied
 }
 
 // warm reports whether every bucket was applied up to the end seen at start.

@@ -88,27 +88,53 @@ func TestProofs(t *testing.T) {
 }
 
 func TestLapse(t *testing.T) {
-	t.Run("records after a gap longer than tombstones stay", func(t *testing.T) {
-		tr := trackerOf(logBucket{0, 0, 0})
-		tr.warmAt = epoch
+	complete := func(next, end int64) *tracker {
+		log := logTopic{buckets: []logBucket{{0, end, end}}, retention: 24 * time.Hour, askedAt: epoch}
+		return newTracker(log, plan{buckets: []planBucket{{next: next, provedAt: after(-time.Hour)}}})
+	}
+	t.Run("read too late", func(t *testing.T) {
+		tr := complete(0, 0)
+		tr.observe(0, 5, 5, after(time.Minute))
 		tr.observe(0, 5, 5, after(25*time.Hour))
-		assert.Negative(t, tr.lapsed)
+		tr.admit(0, -1, after(25*time.Hour))
+		assert.Negative(t, tr.lapsed, "another bucket's batch")
+		tr.admit(0, 5, after(25*time.Hour))
+		assert.Equal(t, 0, tr.lapsed, "what the first look saw was there a day ago")
+	})
+	t.Run("read in time, proved late", func(t *testing.T) {
+		tr := complete(0, 0)
+		tr.admit(0, 5, after(23*time.Hour))
 		tr.advance(0, 5)
-		assert.Equal(t, 0, tr.lapsed)
+		tr.observe(0, 5, 5, after(30*time.Hour))
+		tr.admit(0, 6, after(31*time.Hour))
+		assert.Negative(t, tr.lapsed)
 	})
 	t.Run("nothing written in the gap", func(t *testing.T) {
-		tr := trackerOf(logBucket{0, 0, 0})
-		tr.warmAt = epoch
-		tr.observe(0, 0, 0, after(25*time.Hour))
+		tr := complete(7, 7)
+		tr.admit(0, 7, after(25*time.Hour))
+		tr.observe(0, 7, 7, after(25*time.Hour))
+		tr.admit(0, 9, after(27*time.Hour))
 		assert.Negative(t, tr.lapsed)
 	})
-	t.Run("a first load longer than that comes to an end", func(t *testing.T) {
+	t.Run("a restart that takes too long to catch up", func(t *testing.T) {
+		tr := complete(0, 5)
+		tr.admit(0, 3, after(22*time.Hour))
+		tr.advance(0, 3)
+		assert.Negative(t, tr.lapsed)
+		tr.admit(0, 5, after(23*time.Hour+time.Minute))
+		assert.Equal(t, 0, tr.lapsed)
+	})
+	t.Run("a first load longer than that comes to an end, and says so", func(t *testing.T) {
 		tr := trackerOf(logBucket{0, 10, 10})
 		tr.observe(0, 20, 20, after(30*time.Hour))
-		tr.advance(0, 10)
-		tr.warmAt = after(30 * time.Hour)
+		tr.admit(0, 20, after(30*time.Hour))
 		tr.advance(0, 20)
+		assert.True(t, tr.warm())
 		assert.Negative(t, tr.lapsed)
+		assert.True(t, tr.slow)
+		tr.admit(0, 30, after(31*time.Hour))
+		assert.Negative(t, tr.lapsed)
+		assert.False(t, tr.buckets[0].loading)
 	})
 }
 

@@ -149,16 +149,19 @@ func (s *state) positions(dst []dimstore.Position, topic string, b *batch) []dim
 	return dst
 }
 
-// lapsed says that deletes may have been missed while the process ran.
-func (s *state) lapsed() error {
+// admit looks at a batch before it is applied: an error when deletes may have been missed. slow says the same of a first load, once.
+func (s *state) admit(b *batch, now time.Time) (slow bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := s.track.lapsed
-	if i < 0 {
-		return nil
+	before := s.track.slow
+	for i, next := range b.next {
+		s.track.admit(i, next, now)
 	}
-	return &spoiledError{fmt.Errorf("bucket %d was not read to its end for longer than delete.retention.ms (%s), deletes may be gone: %w",
-		i, s.track.retention, ErrRestart)}
+	if i := s.track.lapsed; i >= 0 {
+		return false, fmt.Errorf("bucket %d was not read to its end for longer than delete.retention.ms (%s), deletes may be gone: %w",
+			i, s.track.retention, ErrRestart)
+	}
+	return s.track.slow && !before, nil
 }
 
 // ready reports the reasons why facts should not be looked up; none when they may.

@@ -3,7 +3,9 @@ package changelog
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"enricher/dimstore"
 	"enricher/record"
@@ -44,6 +47,7 @@ func inWorld(t *testing.T, buckets int32, fn func(w *world)) {
 		var err error
 		w.cluster, err = kfake.NewCluster(kfake.NumBrokers(2), kfake.Ports(9001, 9002), kfake.ListenFn(w.net.Listen))
 		require.NoError(t, err)
+		defer time.Sleep(time.Minute) // what sleeps in the cluster wakes up and sees that it is closed
 		defer w.cluster.Close()
 		if buckets > 0 {
 			require.NoError(t, w.cluster.CreateTopic(topic, buckets, map[string]string{"cleanup.policy": "compact"}))
@@ -77,7 +81,9 @@ func (w *world) put(pairs ...string) { w.t.Helper(); w.putTo(0, pairs...) }
 
 func (w *world) putTo(bucket int32, pairs ...string) {
 	w.t.Helper()
-	require.NoError(w.t, w.cl.ProduceSync(w.t.Context(), records(bucket, pairs...)...).FirstErr())
+	cl := w.client() // a new one knows the topic as it is now
+	defer cl.Close()
+	require.NoError(w.t, cl.ProduceSync(w.t.Context(), records(bucket, pairs...)...).FirstErr())
 }
 
 func records(bucket int32, pairs ...string) []*kgo.Record {
@@ -266,3 +272,26 @@ func metricValue(t *testing.T, reg *prometheus.Registry, name string, labels map
 }
 
 var errInjected = fmt.Errorf("injected: %w", dimstore.ErrNoSpace)
+
+func countLines(l *logBuffer, what string) int {
+	n := 0
+	for line := range strings.SplitSeq(l.String(), "\n") {
+		if strings.Contains(line, what) {
+			n++
+		}
+	}
+	return n
+}
+
+// emptied is the batch without its records: the header keeps its offsets.
+func emptied(batch []byte) []byte {
+	var b kmsg.RecordBatch
+	if err := b.ReadFrom(batch); err != nil {
+		panic(err)
+	}
+	b.NumRecords, b.Records = 0, nil
+	b.Length = int32(len(b.AppendTo(nil)) - 12)
+	raw := b.AppendTo(nil)
+	binary.BigEndian.PutUint32(raw[17:], crc32.Checksum(raw[21:], crc32.MakeTable(crc32.Castagnoli)))
+	return raw
+}
