@@ -21,7 +21,12 @@ import (
 //
 //	blocks, index, length of the index, checksum of the index, length of the checksum
 //	block: entries, offsets of the entries, their number, checksum of all that, length of the checksum; all of it compressed, if at all
-func verifyTable(path string, compression options.CompressionType, r *bufio.Reader) (uint64, error) {
+func verifyTable(path string, compression options.CompressionType, r *bufio.Reader) (maxVersion uint64, err error) {
+	defer func() {
+		if p := recover(); p != nil { // flatbuffers has no other way to refuse an index
+			err = damagedFile(path, fmt.Errorf("index: %v", p))
+		}
+	}()
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, fmt.Errorf("%w: a table is missing: %w", ErrDamaged, err)
@@ -56,6 +61,9 @@ func verifyTable(path string, compression options.CompressionType, r *bufio.Read
 		if err := verifyBlock(block, compression); err != nil {
 			return 0, damagedFile(path, fmt.Errorf("block %d: %w", i, err))
 		}
+	}
+	if next != at || next == 0 {
+		return 0, damagedFile(path, errors.New("bytes that belong to no block"))
 	}
 	return index.MaxVersion(), nil
 }
