@@ -111,9 +111,6 @@ func follow(ctx context.Context, dimensions []*dimension, fail func(error)) (wai
 	return wg.Wait
 }
 
-// deadLetterFunc writes one record of a dimension to the dead-letter topic; see changelog.Options.
-type deadLetterFunc func(ctx context.Context, dimension string, rec *kgo.Record, class, message string) error
-
 // changelogOptions are what the dimension itself says of its feed; its store is open.
 func (d *dimension) changelogOptions(deadLetter deadLetterFunc) changelog.Options {
 	o := changelog.Options{

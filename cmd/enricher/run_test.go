@@ -12,6 +12,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -102,15 +105,25 @@ func (b *bench) produce(topic, key, value string) {
 // output gives the next n values of the output topic.
 func (b *bench) output(n int) []string {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 30*time.Second)
-	defer cancel()
 	var values []string
-	for len(values) < n {
-		fetches := b.client.PollFetches(ctx)
-		require.NoError(b.t, fetches.Err(), "%d of %d: %q", len(values), n, values)
-		fetches.EachRecord(func(r *kgo.Record) { values = append(values, string(r.Value)) })
+	for _, r := range b.records(n) {
+		values = append(values, string(r.Value))
 	}
 	return values
+}
+
+// records gives the next n records of the topics that are read.
+func (b *bench) records(n int) []*kgo.Record {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 30*time.Second)
+	defer cancel()
+	var records []*kgo.Record
+	for len(records) < n {
+		fetches := b.client.PollFetches(ctx)
+		require.NoError(b.t, ctx.Err(), "%d of %d records", len(records), n)
+		fetches.EachRecord(func(r *kgo.Record) { records = append(records, r) })
+	}
+	return records
 }
 
 // get asks the admin server; code 0 when nobody answers.
@@ -217,6 +230,62 @@ func TestAliveAndUnreadyDuringTheWarmUp(t *testing.T) {
 	assert.Contains(t, body, `"phase": "warming_up"`)
 	r.stop()
 	assert.Equal(t, exitDone, r.end(t), r.stderr)
+}
+
+func TestAStoppedServiceLeavesNothingRunning(t *testing.T) {
+	b := newBench(t, "customer", "facts", "out", "letters")
+	b.produce("customer", "1", `{"id":"x"}`)
+	b.produce("facts", "a", `{"cust":1}`)
+	r := b.start(b.config("dead_letter: {topic: letters}\n"))
+	b.output(1)
+	b.client.Close()
+	r.stop()
+	assert.Equal(t, exitDone, r.end(t), r.stderr)
+	left := func() (stacks []string) {
+		text := make([]byte, 4<<20)
+		for stack := range strings.SplitSeq(string(text[:runtime.Stack(text, true)]), "\n\n") {
+			ours := regexp.MustCompile(`enricher/(pipeline|changelog|dimstore|admin)\.|badger|franz-go/pkg/kgo`)
+			if ours.MatchString(stack) && !strings.Contains(stack, "pkg/kfake") {
+				stacks = append(stacks, stack)
+			}
+		}
+		return stacks
+	}
+	// The client's last goroutines end just after its Close has returned.
+	require.Eventually(t, func() bool { return len(left()) == 0 }, 5*time.Second, 10*time.Millisecond, "%v", left())
+}
+
+func TestDeadLettersOfTheFirstLoad(t *testing.T) {
+	t.Run("the topic is created", func(t *testing.T) {
+		b := newBench(t, "customer", "facts")
+		b.produce("customer", "1", `{"id":"x"}`)
+		b.produce("customer", "2", `{"id":2,"name":"Ada"}`)
+		b.produce("facts", "a", `{"cust":2}`)
+		b.client.AddConsumeTopics("letters")
+		file := b.config("dead_letter: {topic: letters}")
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		r := b.start(writeFile(t, "create.yaml", strings.Replace(string(text), "kafka: {", "kafka: {create_topics: true, ", 1)))
+		records := b.records(2)
+		slices.SortFunc(records, func(a, b *kgo.Record) int { return strings.Compare(a.Topic, b.Topic) })
+		letter := demoResult{records[0]}
+		assert.Equal(t, "letters", records[0].Topic)
+		assert.Equal(t, `{"id":"x"}`, string(records[0].Value))
+		for name, want := range map[string]string{"stage": "dimension", "class": "key", "topic": "customer", "partition": "0", "offset": "0", "dimension": "customer"} {
+			assert.Equal(t, want, letter.header(name), name)
+		}
+		assert.Equal(t, `{"cust":2,"name":"Ada"}`, string(records[1].Value))
+		r.stop()
+		assert.Equal(t, exitDone, r.end(t), r.stderr)
+	})
+	t.Run("the topic is missing", func(t *testing.T) {
+		b := newBench(t, "customer", "facts", "out")
+		b.produce("customer", "1", `{"id":"x"}`)
+		r := b.start(b.config("dead_letter: {topic: letters}"))
+		b.await("/readyz", 503, "dead-letter topic letters does not exist: create it, or set kafka.create_topics: true")
+		r.stop()
+		assert.Equal(t, exitDone, r.end(t), r.stderr)
+	})
 }
 
 func TestWarmUpTimeout(t *testing.T) {

@@ -30,20 +30,6 @@ func (a *app) storeOptions() dimstore.Options {
 	}
 }
 
-// deadLetters makes the writer for records of dimensions that can't be read; nil when there is no dead-letter topic.
-func (a *app) deadLetters(instance string, open *closers) (deadLetterFunc, error) {
-	topic := a.cfg.DeadLetter.Topic
-	if topic == "" || len(a.dimensions) == 0 {
-		return nil, nil
-	}
-	letters, err := pipeline.NewDeadLetters(a.clientFor("dead_letters"), topic, instance, int(a.cfg.Output.MaxRecordSize))
-	if err != nil {
-		return nil, err
-	}
-	open.add(func() error { letters.Close(); return nil })
-	return letters.Dimension, nil
-}
-
 // makeFeeds makes the changelogs of all dimensions; their stores are open.
 func (a *app) makeFeeds(deadLetter deadLetterFunc) error {
 	for _, d := range a.dimensions {
