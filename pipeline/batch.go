@@ -1,0 +1,197 @@
+package pipeline
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"enricher/lookup"
+)
+
+// maxBatch is how many facts one lookup batch takes at most. It is large enough that the costs per batch vanish and small enough that the
+// first facts of a poll are written while the last are still looked up.
+const maxBatch = 512
+
+// outcome is how a fact ended, the values of the label of enricher_facts_total.
+type outcome uint8
+
+const (
+	written outcome = iota
+	dropped
+	skipped
+	deadLettered
+	passed
+	outcomes
+)
+
+func (o outcome) String() string {
+	return [outcomes]string{"written", "dropped", "skipped", "dead_lettered", "passed"}[o]
+}
+
+// batch is a run of facts of one Kafka partition on its way: read, looked up, written, acknowledged, committed.
+//
+// It belongs to one goroutine at a time: the poller makes it, its lane's worker fills it, the writer sends it. Only pending is shared with the
+// client's acknowledgements.
+type batch struct {
+	lane *lane
+	gen  uint64 // the lane's generation when it was read: an older one is dropped
+	span run    // the offsets that are finished with this batch
+	// epoch is the leader epoch of the last fact, for the commit.
+	epoch int32
+	facts int
+
+	recs  []*kgo.Record // as polled; a record is reused for the first output record of its fact
+	out   []*kgo.Record // output records and dead letters, in the order of the facts
+	owner []int32       // out[i] comes from the fact at offsets[owner[i]]
+
+	offsets   []int64 // per fact
+	stamps    []int64 // per fact: its timestamp in ms, for the end-to-end latency
+	counts    [outcomes]int
+	letters   []failedFact
+	fatal     error // on_error: fail. Everything before this batch is still committed
+	lookups   []lookup.StepStats
+	lookedUp  time.Duration
+	stepTimes []time.Duration // per lookup
+
+	pending  atomic.Int32 // output records that are not acknowledged
+	refused  atomic.Bool  // one of them was not taken
+	released atomic.Bool  // it counts no longer as in flight
+}
+
+// failedFact is a dead letter of a batch, for the metrics and the status.
+type failedFact struct {
+	from origin
+	failure
+}
+
+// worker is the working memory of one goroutine that looks facts up.
+type worker struct {
+	facts  []lookup.Fact
+	memory *lookup.Batch
+	heads  []lookup.Header
+}
+
+// lookUp runs the plan over the batch and makes its output records. The error is the store's.
+func (w *worker) lookUp(b *batch, o *Options, known map[origin]refusal) error {
+	w.facts = w.facts[:0]
+	w.heads = w.heads[:0]
+	headers := o.Plan.NeedsHeaders()
+	for _, rec := range b.recs {
+		f := lookup.Fact{
+			Value: rec.Value, Key: rec.Key, Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, Timestamp: rec.Timestamp.UnixMilli(),
+		}
+		if headers {
+			from := len(w.heads)
+			for _, h := range rec.Headers {
+				w.heads = append(w.heads, lookup.Header(h))
+			}
+			f.Headers = w.heads[from:len(w.heads):len(w.heads)]
+		}
+		w.facts = append(w.facts, f)
+	}
+	start := time.Now()
+	outs, err := w.memory.Run(w.facts)
+	if err != nil {
+		return err
+	}
+	b.lookedUp = time.Since(start)
+	b.lookups = append(b.lookups[:0], w.memory.Stats()...)
+	b.build(outs, o, known)
+	clear(w.facts)
+	return nil
+}
+
+// build turns outcomes into output records.
+func (b *batch) build(outs []lookup.Outcome, o *Options, known map[origin]refusal) {
+	n := len(b.recs)
+	b.facts = n
+	b.out = make([]*kgo.Record, 0, n)
+	b.owner = make([]int32, 0, n)
+	b.offsets = make([]int64, n)
+	b.stamps = make([]int64, n)
+	for i, rec := range b.recs {
+		b.offsets[i] = rec.Offset
+		b.stamps[i] = rec.Timestamp.UnixMilli()
+		if len(known) > 0 {
+			if refused, ok := known[b.origin(i)]; ok {
+				b.fail(i, failure{stage: StageOutput, class: ClassRejected, message: refused.message}, o, refused.form)
+				continue
+			}
+		}
+		switch out := &outs[i]; out.Kind {
+		case lookup.Dropped:
+			b.counts[dropped]++
+		case lookup.Passed:
+			b.counts[passed]++
+			b.add(i, o, nil, true)
+		case lookup.Written:
+			b.write(i, o, out.Records)
+		case lookup.Failed:
+			stage := StageLookup
+			if out.Class == lookup.ClassDecode {
+				stage = StageInput
+			}
+			b.fail(i, failure{stage, out.Class, out.Message, out.Dimension}, o, letterWhole)
+		}
+	}
+	b.pending.Store(int32(len(b.out)))
+	b.recs = nil
+}
+
+// origin names fact i. Records are reused, so the lane and the kept offsets are asked.
+func (b *batch) origin(i int) origin {
+	return origin{b.lane.topic, b.lane.partition, b.offsets[i]}
+}
+
+// write adds the output records of fact i, or its dead letter when one of them is too large: all or none.
+func (b *batch) write(i int, o *Options, values [][]byte) {
+	rec := b.recs[i]
+	rest := recordSize(rec) - len(rec.Value)
+	for _, v := range values {
+		if size := rest + len(v); size > o.MaxRecordSize {
+			message := fmt.Sprintf("the enriched record has %d bytes, output.max_record_size allows %d", size, o.MaxRecordSize)
+			b.fail(i, failure{stage: StageOutput, class: ClassTooLarge, message: message}, o, letterWhole)
+			return
+		}
+	}
+	b.counts[written]++
+	for j, v := range values {
+		b.add(i, o, v, j == 0)
+	}
+}
+
+// add appends one output record of fact i. The first one reuses the polled record: key, headers and timestamp stay in place.
+func (b *batch) add(i int, o *Options, value []byte, reuse bool) {
+	rec := b.recs[i]
+	if !reuse {
+		rec = &kgo.Record{Key: rec.Key, Headers: rec.Headers, Timestamp: rec.Timestamp}
+	}
+	*rec = kgo.Record{Topic: o.OutputTopic, Partition: b.lane.partition, Key: rec.Key, Value: value, Headers: rec.Headers, Timestamp: rec.Timestamp}
+	b.out = append(b.out, rec)
+	b.owner = append(b.owner, int32(i))
+}
+
+// fail deals with a fact that failed, as on_error says.
+func (b *batch) fail(i int, f failure, o *Options, form letterForm) {
+	from := b.origin(i)
+	switch {
+	case o.OnError == OnErrorSkip:
+		b.counts[skipped]++
+	case o.OnError == OnErrorFail || form >= letterRefused:
+		if b.fatal == nil {
+			what := "input.on_error is fail"
+			if form >= letterRefused {
+				what = "topic " + o.DeadLetterTopic + " refuses even its dead letter"
+			}
+			b.fatal = fmt.Errorf("fact of topic %s, partition %d, offset %d: %s: %s (%s; mend or skip the fact, then start again)",
+				from.topic, from.partition, from.offset, f.class, f.message, what)
+		}
+	default:
+		b.counts[deadLettered]++
+		b.letters = append(b.letters, failedFact{from, f})
+		b.out = append(b.out, deadLetter(b.recs[i], o.DeadLetterTopic, o.InstanceID, from, f, form, o.MaxRecordSize))
+		b.owner = append(b.owner, int32(i))
+	}
+}

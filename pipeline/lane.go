@@ -1,0 +1,151 @@
+package pipeline
+
+import (
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// laneID names a Kafka partition of a fact topic.
+type laneID struct {
+	topic     string
+	partition int32
+}
+
+// lane is one Kafka partition that this instance reads: its batches go through the lookups one after the other, so they reach the writer in
+// the order of the facts. Lanes run beside each other.
+type lane struct {
+	laneID
+
+	mu sync.Mutex
+	// All below is guarded by mu.
+	ledger    *ledger
+	committed position // as last committed, or as fetched from the group
+	unsaved   bool     // the group has no commit for it yet: the start that was resolved must be committed
+	gen       uint64   // raised when everything in flight is dropped
+	gone      bool     // taken away
+	queue     []*batch
+	running   bool
+	end       int64 // high watermark as last seen, -1 before the first fetch
+}
+
+func newLane(id laneID, start position, saved bool) *lane {
+	return &lane{laneID: id, ledger: newLedger(start.Offset, start.Finished), committed: start, unsaved: !saved, end: -1}
+}
+
+// errRewound says that the log was cut below facts that were read: what is in flight does not exist any more.
+var errRewound = errors.New("the log of a fact topic was cut and written anew below facts that were read")
+
+// read takes polled records in, cuts them into batches and queues them. It returns how many facts it queued and whether a worker must be
+// started. Facts that a former commit says are finished are left out.
+func (l *lane) read(recs []*kgo.Record, end int64) (facts int, start bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.end = max(l.end, end)
+	if l.gone || len(recs) == 0 {
+		return 0, false, nil
+	}
+	if l.ledger.skips() {
+		recs = slices.DeleteFunc(recs, func(r *kgo.Record) bool { return l.ledger.isDone(r.Offset) })
+	}
+	facts = len(recs)
+	for len(recs) > 0 {
+		n := min(len(recs), maxBatch)
+		last := recs[n-1]
+		from, ok := l.ledger.handOut(last.Offset + 1)
+		if !ok {
+			return 0, false, errRewound
+		}
+		l.queue = append(l.queue, &batch{
+			lane: l, gen: l.gen, recs: recs[:n:n], facts: n, epoch: last.LeaderEpoch, span: run{from, last.Offset + 1},
+		})
+		recs = recs[n:]
+	}
+	start = facts > 0 && !l.running
+	l.running = l.running || start
+	return facts, start, nil
+}
+
+// next takes the next batch for the worker; false ends the worker.
+func (l *lane) next() (*batch, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) == 0 {
+		l.running = false
+		return nil, false
+	}
+	b := l.queue[0]
+	l.queue[0] = nil
+	l.queue = l.queue[1:]
+	return b, true
+}
+
+// stale tells whether b was read before everything in flight was dropped.
+func (l *lane) stale(b *batch) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gone || b.gen != l.gen
+}
+
+// drop forgets everything in flight, back to what was committed, and returns the queued batches, which nobody will see.
+func (l *lane) drop() []*batch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	queued := l.queue
+	l.queue = nil
+	l.gen++
+	l.ledger = newLedger(l.committed.Offset, l.committed.Finished)
+	return queued
+}
+
+// leave marks the lane as taken away and drops what is in flight.
+func (l *lane) leave() []*batch {
+	l.mu.Lock()
+	l.gone = true
+	l.mu.Unlock()
+	return l.drop()
+}
+
+// finish records a batch whose records are all acknowledged.
+func (l *lane) finish(b *batch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.gone && b.gen == l.gen {
+		l.ledger.finish(b.span)
+	}
+}
+
+// due returns what a commit should say of the lane; false when the group knows it already.
+func (l *lane) due() (position, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone {
+		return position{}, false
+	}
+	p := l.ledger.position()
+	return p, l.unsaved || !p.equal(l.committed)
+}
+
+// saved records that p is committed.
+func (l *lane) saved(p position) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.committed = p
+	l.unsaved = false
+}
+
+// status is the lane for /status.
+func (l *lane) status() InputStatus {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := InputStatus{Topic: l.topic, Partition: l.partition, Committed: l.committed.Offset, Read: l.ledger.read, End: l.end}
+	if l.end > l.committed.Offset {
+		s.Lag = l.end - l.committed.Offset
+		for _, r := range l.committed.Finished {
+			s.Lag -= r.To - r.From
+		}
+	}
+	return s
+}

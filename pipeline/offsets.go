@@ -1,0 +1,247 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// setTxnOffsets replaces the offsets that the client would commit (everything polled) with those that are due, and their metadata.
+func setTxnOffsets(req *kmsg.TxnOffsetCommitRequest, due map[laneID]offsetDue) error {
+	ids := make(map[string][16]byte)
+	for _, t := range req.Topics {
+		ids[t.Topic] = t.TopicID
+	}
+	topics := make(map[string]*kmsg.TxnOffsetCommitRequestTopic)
+	for id, d := range due {
+		t := topics[id.topic]
+		if t == nil {
+			topic := kmsg.NewTxnOffsetCommitRequestTopic()
+			t = &topic
+			t.Topic, t.TopicID = id.topic, ids[id.topic]
+			topics[id.topic] = t
+		}
+		p := kmsg.NewTxnOffsetCommitRequestTopicPartition()
+		p.Partition, p.Offset, p.LeaderEpoch, p.Metadata = id.partition, d.Offset, d.epoch, &d.meta
+		t.Partitions = append(t.Partitions, p)
+	}
+	req.Topics = req.Topics[:0]
+	for _, t := range topics {
+		req.Topics = append(req.Topics, *t)
+	}
+	return nil
+}
+
+// commitOffsets commits outside a transaction. That the group is rebalancing is no failure: the next commit says the same.
+func (s *session) commitOffsets(due map[laneID]offsetDue) error {
+	offsets := make(map[string]map[int32]kgo.EpochOffset)
+	for id, d := range due {
+		if offsets[id.topic] == nil {
+			offsets[id.topic] = make(map[int32]kgo.EpochOffset)
+		}
+		offsets[id.topic][id.partition] = kgo.EpochOffset{Epoch: d.epoch, Offset: d.Offset}
+	}
+	ctx, cancel := context.WithTimeout(s.client.Context(), s.o.SessionTimeout)
+	defer cancel()
+	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
+		for i := range req.Topics {
+			t := &req.Topics[i]
+			for j := range t.Partitions {
+				meta := due[laneID{t.Topic, t.Partitions[j].Partition}].meta
+				t.Partitions[j].Metadata = &meta
+			}
+		}
+		return nil
+	})
+	var failure error
+	s.client.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
+		if err != nil {
+			failure = err
+			return
+		}
+		for _, t := range resp.Topics {
+			for _, p := range t.Partitions {
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					failure = err
+				}
+			}
+		}
+	})
+	if failure != nil {
+		return fmt.Errorf("commit offsets: %w", failure)
+	}
+	return nil
+}
+
+// committedOffsets is where each lane begins again.
+func (s *session) committedOffsets() map[string]map[int32]kgo.EpochOffset {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	offsets := make(map[string]map[int32]kgo.EpochOffset)
+	for id, l := range s.lanes {
+		if offsets[id.topic] == nil {
+			offsets[id.topic] = make(map[int32]kgo.EpochOffset)
+		}
+		offsets[id.topic][id.partition] = kgo.EpochOffset{Epoch: -1, Offset: l.status().Committed}
+	}
+	return offsets
+}
+
+// onOffsetsFetched keeps the commits of the Kafka partitions that were assigned, with their finished sets.
+func (s *session) onOffsetsFetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fetched = make(map[laneID]position)
+	for _, g := range resp.Groups {
+		for _, t := range g.Topics {
+			if t.Topic == "" { // the client resolves ids; without a name the commits would be taken for none
+				return errors.New("fetch offsets: the answer names a topic by an unknown id")
+			}
+			for _, p := range t.Partitions {
+				if p.ErrorCode != 0 || p.Offset < 0 {
+					continue
+				}
+				meta := ""
+				if p.Metadata != nil {
+					meta = *p.Metadata
+				}
+				s.fetched[laneID{t.Topic, p.Partition}] = position{Offset: p.Offset, Finished: decodeFinished(p.Offset, meta)}
+			}
+		}
+	}
+	return nil
+}
+
+// onAdjustOffsets decides where each assigned Kafka partition begins, and makes its lane.
+func (s *session) onAdjustOffsets(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	var topics []string
+	for topic := range offsets {
+		topics = append(topics, topic)
+	}
+	if len(topics) == 0 {
+		return offsets, nil
+	}
+	starts, err := s.admin.ListStartOffsets(ctx, topics...)
+	if err != nil {
+		return nil, s.unlisted(err)
+	}
+	ends, err := s.admin.ListEndOffsets(ctx, topics...)
+	if err != nil {
+		return nil, s.unlisted(err)
+	}
+	s.mu.Lock()
+	fetched := s.fetched
+	s.mu.Unlock()
+	var fresh []laneID
+	begin := make(map[laneID]position)
+	for topic, partitions := range offsets {
+		for partition := range partitions {
+			id := laneID{topic, partition}
+			first, _ := starts.Lookup(topic, partition)
+			end, _ := ends.Lookup(topic, partition)
+			at, ok := fetched[id]
+			if err := errors.Join(first.Err, end.Err); err != nil {
+				if !ok {
+					return nil, s.unlisted(fmt.Errorf("partition %d of topic %s: %w", partition, topic, err))
+				}
+				begin[id] = at // a gap will show when it is read
+				continue
+			}
+			if !ok {
+				begin[id] = position{Offset: first.Offset}
+				fresh = append(fresh, id)
+				continue
+			}
+			if g, out := findGap(id, at.Offset, logBounds{first.Offset, end.Offset}); out {
+				if s.o.OnGap != OnGapContinue {
+					s.cancel(fatalError{g})
+					return nil, g
+				}
+				s.o.Logger.Error("facts are missing, going on as input.on_gap says", "event", "input_gap",
+					"topic", topic, "kafka_partition", partition, "committed", at.Offset, "log_start", first.Offset, "log_end", end.Offset, "resume", g.resume())
+				s.o.Metrics.gap(topic, g.missing())
+				at = position{Offset: g.resume()}
+			}
+			begin[id] = at
+		}
+	}
+	if err := s.placeFresh(ctx, fresh, begin, ends); err != nil {
+		return nil, s.unlisted(err)
+	}
+	s.addLanes(offsets, begin, fetched)
+	return offsets, nil
+}
+
+// placeFresh decides where Kafka partitions without a commit begin: by input.start in a group that has none at all, at the log start else, for then
+// they are new and nothing of them may be left out.
+func (s *session) placeFresh(ctx context.Context, fresh []laneID, begin map[laneID]position, ends kadm.ListedOffsets) error {
+	if len(fresh) == 0 || !s.o.Start.Latest && s.o.Start.At.IsZero() {
+		return nil
+	}
+	commits, err := s.admin.FetchOffsets(ctx, s.o.Group)
+	if err == nil {
+		err = commits.Error()
+	}
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return err
+	}
+	for _, topic := range s.o.Topics {
+		for _, c := range commits[topic] {
+			if c.At >= 0 {
+				return nil
+			}
+		}
+	}
+	if !s.o.Start.Latest {
+		var topics []string
+		for _, id := range fresh {
+			topics = append(topics, id.topic)
+		}
+		if ends, err = s.admin.ListOffsetsAfterMilli(ctx, s.o.Start.At.UnixMilli(), topics...); err == nil {
+			err = ends.Error()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, id := range fresh {
+		if o, ok := ends.Lookup(id.topic, id.partition); ok {
+			begin[id] = position{Offset: o.Offset}
+		}
+	}
+	return nil
+}
+
+// addLanes makes the lanes and tells the client where they begin. A lane whose beginning the group does not know is committed soon, so that
+// whoever reads it next begins at the same fact.
+func (s *session) addLanes(offsets map[string]map[int32]kgo.Offset, begin, fetched map[laneID]position) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, at := range begin {
+		before, saved := fetched[id]
+		saved = saved && before.Offset == at.Offset
+		if !saved {
+			offsets[id.topic][id.partition] = kgo.NewOffset().At(at.Offset)
+		}
+		if old := s.lanes[id]; old != nil {
+			s.releaseAll(old.leave())
+		}
+		s.lanes[id] = newLane(id, at, saved)
+	}
+	select {
+	case s.assigned <- struct{}{}:
+	default:
+	}
+}
+
+// unlisted remembers why the beginning of the Kafka partitions is not known; the client joins again.
+func (s *session) unlisted(err error) error {
+	err = fmt.Errorf("list offsets of input topics: %w", err)
+	s.p.remember(err)
+	return err
+}
