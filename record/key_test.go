@@ -39,6 +39,8 @@ func TestAppendKeyEqual(t *testing.T) {
 			{`"😀"`, `"\ud83d\ude00"`, `"\uD83D\uDE00"`},
 			{`"\ud83d"`, `"\uD83D"`},
 			{`"\ude00"`},
+			{`"\ud83d\ue000"`, "\"\\ud83d\ue000\""},
+			{`"\ud83e\udc00"`},
 			{`"\ude00\ud83d"`},
 			{`"\ufffd"`, `"�"`},
 			{`"\u0000"`},

@@ -94,7 +94,8 @@ func scanEscape(src []byte, i int) (int, fault) {
 // scanRunes passes over the characters outside ASCII at i: well-formed UTF-8 only (Unicode, table 3-7), no surrogates, nothing overlong.
 func scanRunes(src []byte, i int) (int, fault) {
 	for i < len(src) && src[i] >= 0x80 {
-		size, low, high := 0, byte(0x80), byte(0xBF)
+		var size int
+		low, high := byte(0x80), byte(0xBF)
 		switch c := src[i]; {
 		case c < 0xC2 || c > 0xF4:
 			return i, faultUTF8
