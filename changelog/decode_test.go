@@ -1,6 +1,7 @@
 package changelog
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,17 +14,17 @@ import (
 	"enricher/record"
 )
 
-func newSchema(t testing.TB, columns, primaryKey, partitionBy string) *record.Schema {
-	t.Helper()
+func newSchema(tb testing.TB, columns, primaryKey, partitionBy string) *record.Schema {
+	tb.Helper()
 	var declared []record.Column
 	for f := range strings.FieldsSeq(columns) {
 		name, typ, _ := strings.Cut(f, ":")
 		ty, err := record.ParseType(typ)
-		require.NoError(t, err)
+		require.NoError(tb, err)
 		declared = append(declared, record.Column{Name: name, Type: ty})
 	}
 	s, err := record.NewSchema(declared, nil, strings.Fields(primaryKey), strings.Fields(partitionBy))
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return s
 }
 
@@ -45,13 +46,13 @@ func changesOf(t *testing.T, s *record.Schema, format, key, value string) string
 		assert.Equal(t, topic, c.Bucket.Topic)
 		line := fmt.Sprintf("- %s | %s", tuple(t, s, s.PartitionBy, c.Partition), tuple(t, s, s.Key, c.Key))
 		if !c.Delete {
-			line = "+" + line[1:] + " |"
-			for _, col := range c.Row.Columns(nil) {
+			columns := c.Row.Columns(nil)
+			for i, col := range columns {
 				if col == nil {
-					col = []byte("_")
+					columns[i] = []byte("_")
 				}
-				line += " " + string(col)
 			}
+			line = "+" + line[1:] + " | " + string(bytes.Join(columns, []byte(" ")))
 		}
 		out = append(out, line)
 	}

@@ -122,7 +122,7 @@ func (d *Dimension) prepare(ctx context.Context, log logTopic) (plan, error) {
 	if p.reason != "" {
 		d.log.WarnContext(ctx, "the dimension is loaded anew", "reason", p.reason, "detail", p.detail)
 		d.state.rebuilt(p.reason)
-		if err := d.o.Sink.Reset(p.reason); err != nil {
+		if err := d.patiently(ctx, func() error { return d.o.Sink.Reset(p.reason) }); err != nil {
 			return plan{}, fmt.Errorf("drop the rows: %w", err)
 		}
 	}

@@ -39,7 +39,7 @@ type leader struct {
 func metadata(ctx context.Context, cl *kgo.Client, topic string) (topicMeta, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	t := kmsg.NewMetadataRequestTopic()
-	t.Topic = kmsg.StringPtr(topic)
+	t.Topic = new(topic)
 	req.Topics = append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {

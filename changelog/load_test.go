@@ -2,6 +2,7 @@ package changelog
 
 import (
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func (w *world) many(buckets, n int) {
 		var pairs []string
 		for i := range n {
 			id := b*n + i + 1
-			pairs = append(pairs, fmt.Sprint(id), row(id, fmt.Sprintf("n%d", id)))
+			pairs = append(pairs, strconv.Itoa(id), row(id, fmt.Sprintf("n%d", id)))
 		}
 		w.putTo(int32(b), pairs...)
 	}
@@ -273,14 +274,16 @@ func TestKilledWhileLoading(t *testing.T) {
 		r.stop()
 		w.sink.setFault(func() error { return assert.AnError }) // what is under way never arrives
 		close(w.sink.gate)
-		<-r.done
+		if err := <-r.done; err != nil {
+			require.ErrorIs(t, err, assert.AnError)
+		}
 		at := w.sink.position(0)
 		assert.Less(t, at, int64(35_000))
 		assert.False(t, w.sink.Complete())
 
 		w.sink.setFault(nil)
 		r = w.startWarm()
-		assert.EqualValues(t, 35_000-at, r.Status().RecordsRead)
+		assert.Equal(t, 35_000-at, r.Status().RecordsRead)
 		assert.EqualValues(t, 35_000, w.sink.Rows())
 		assert.Zero(t, w.sink.resets)
 		r.end()

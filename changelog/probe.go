@@ -2,6 +2,7 @@ package changelog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -83,7 +84,7 @@ func fetchOnce(ctx context.Context, cl *kgo.Client, topic string, meta topicMeta
 			if part.Partition != int32(bucket) {
 				continue
 			}
-			if err := kerr.ErrorForCode(part.ErrorCode); err != nil && err != error(kerr.OffsetOutOfRange) {
+			if err := kerr.ErrorForCode(part.ErrorCode); err != nil && !errors.Is(err, kerr.OffsetOutOfRange) {
 				return nil, fmt.Errorf("fetch bucket %d at %d: %w", bucket, at, err)
 			}
 			return part, nil

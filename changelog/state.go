@@ -184,14 +184,23 @@ func (s *state) ready(now time.Time, fresh time.Duration) []string {
 	}
 	if s.warm {
 		if age := now.Sub(s.track.provedAt()); age > fresh {
-			why := ""
-			for _, source := range slices.Sorted(maps.Keys(s.failures)) {
-				why += "; " + s.failures[source]
+			lasting := s.lasting()
+			if len(lasting) == 0 {
+				lasting = []string{"no error known"}
 			}
-			add("not fresh: last proved to be at its end %s ago%s", age.Round(time.Second), why)
+			add("not fresh: last proved to be at its end %s ago; %s", age.Round(time.Second), strings.Join(lasting, "; "))
 		}
 	}
 	return reasons
+}
+
+// lasting is the errors that last.
+func (s *state) lasting() []string {
+	var out []string
+	for _, source := range slices.Sorted(maps.Keys(s.failures)) {
+		out = append(out, s.failures[source])
+	}
+	return out
 }
 
 // spoiledError is an error after which the rows in the store can't be gone on from, though its positions look right.

@@ -60,9 +60,7 @@ func (d *Dimension) Status() Status {
 	st.Ready = len(st.Reasons) == 0
 	st.WaitingFor, st.TopicMissing, st.LoadReason = s.waitingFor, s.gone, s.loadReason
 	st.Paused = strings.Join(slices.Sorted(maps.Keys(s.paused)), ", ")
-	for _, source := range slices.Sorted(maps.Keys(s.failures)) {
-		st.Trouble = append(st.Trouble, s.failures[source])
-	}
+	st.Trouble = s.lasting()
 	st.LastError, st.LastErrorAt, st.RecordErrors = s.lastError, rfc3339(s.lastAt), s.errors
 	if s.track == nil {
 		return st
