@@ -27,6 +27,8 @@ type broker interface {
 	kill(t *testing.T)
 	// restart brings a stopped or killed one back: same disk, same addresses.
 	restart(t *testing.T)
+	// freeze makes it answer nothing until the returned function is called.
+	freeze(t *testing.T) (thaw func())
 	// enforce makes the broker refuse what a real one refuses: kfake accepts
 	// invalid timestamps and null keys on compacted topics. Called after the
 	// topic was created.
@@ -80,7 +82,7 @@ func awaitBroker(t *testing.T, e endpoint) {
 func ping(ctx context.Context, e endpoint, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	opts := append([]kgo.Opt{kgo.SeedBrokers(e.addr), kgo.RetryTimeout(2 * time.Second)}, e.opts...)
+	opts := append([]kgo.Opt{kgo.SeedBrokers(e.addr), kgo.RetryTimeout(2 * time.Second), kgo.AlwaysRetryEOF()}, e.opts...)
 	client, err := kgo.NewClient(opts...)
 	if err != nil {
 		return err

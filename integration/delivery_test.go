@@ -11,12 +11,12 @@ import (
 // Killed in the middle of transactions, again and again, each result comes out once.
 func TestExactlyOnceKilled(t *testing.T) {
 	t.Parallel()
-	const facts, customers, partitions, kills = 20_000, 500, 4, 5
+	const limit, customers, partitions, kills = 150_000, 500, 4, 5
 	c := onShared(t)
 	c.createAll(t, partitions)
 	c.rows(t, customers, partitions)
 	w := c.follow(t, "out")
-	written := c.load(t, facts, 1500, customers, partitions)
+	facts := c.load(t, limit, 1500, customers, partitions)
 	h := c.newHost(t)
 	for kill := range kills {
 		s := h.run(t, standard)
@@ -27,45 +27,45 @@ func TestExactlyOnceKilled(t *testing.T) {
 		t.Logf("kill %d after %d results and %v", kill+1, w.count(), pause)
 	}
 	s := h.run(t, standard)
-	written()
-	w.await(t, facts, 60*time.Second, s)
+	n := facts.end(t)
+	w.await(t, n, 60*time.Second, s)
 	s.terminate(t)
-	c.exactlyOnce(t, facts, customers)
+	c.exactlyOnce(t, n, customers)
 }
 
 // Instances join and leave under load, by signal and without a word.
 func TestExactlyOnceInstances(t *testing.T) {
 	t.Parallel()
-	const facts, customers, partitions = 24_000, 500, 6
+	const limit, customers, partitions = 150_000, 500, 6
 	c := onShared(t)
 	c.createAll(t, partitions)
 	c.rows(t, customers, partitions)
 	w := c.follow(t, "out")
-	written := c.load(t, facts, 1500, customers, partitions)
+	facts := c.load(t, limit, 1500, customers, partitions)
 	hosts := [3]*host{c.newHost(t), c.newHost(t), c.newHost(t)}
 	first := hosts[0].start(t, standard)
 	w.await(t, 1000, 30*time.Second, first)
 	second := hosts[1].start(t, standard)
 	awaitShares(t, first, second)
-	w.await(t, w.count()+1500, 60*time.Second, first, second)
 	third := hosts[2].start(t, standard)
 	awaitShares(t, first, second, third)
-	w.await(t, w.count()+1500, 60*time.Second, first, second, third)
 	t.Logf("second terminated after %d results", w.count())
 	second.terminate(t)
-	w.await(t, w.count()+1500, 60*time.Second, first, third)
+	w.await(t, w.count()+2000, 60*time.Second, first, third)
 	t.Logf("first killed after %d results", w.count())
 	first.kill9(t)
 	second = hosts[1].start(t, standard)
-	w.await(t, w.count()+2000, 60*time.Second, second, third)
+	awaitShares(t, second, third)
+	w.await(t, w.count()+1000, 60*time.Second, second, third)
 	t.Logf("first comes back after %d results", w.count())
 	first = hosts[0].start(t, standard)
-	written()
-	w.await(t, facts, 90*time.Second, first, second, third)
+	awaitShares(t, first, second, third)
+	n := facts.end(t)
+	w.await(t, n, 60*time.Second, first, second, third)
 	for _, s := range []*service{third, first, second} {
 		s.terminate(t)
 	}
-	c.exactlyOnce(t, facts, customers)
+	c.exactlyOnce(t, n, customers)
 }
 
 // awaitShares waits until each instance has written something.
@@ -94,7 +94,7 @@ func TestExactlyOncePausedProcess(t *testing.T) {
 	s.signal(t, syscall.SIGSTOP)
 	<-time.After(9 * time.Second)
 	s.signal(t, syscall.SIGCONT)
-	written()
+	written.wait(t)
 	w.await(t, facts, 60*time.Second, s)
 	s.awaitReady(t, 15*time.Second)
 	s.terminate(t)
@@ -118,7 +118,7 @@ func TestExactlyOncePausedAmongTwo(t *testing.T) {
 	<-time.After(9 * time.Second)
 	w.await(t, n+1000, 30*time.Second, second)
 	first.signal(t, syscall.SIGCONT)
-	written()
+	written.wait(t)
 	w.await(t, facts, 60*time.Second, first, second)
 	first.awaitReady(t, 15*time.Second)
 	first.terminate(t)
@@ -129,13 +129,13 @@ func TestExactlyOncePausedAmongTwo(t *testing.T) {
 // at_least_once may repeat after a kill, but loses nothing.
 func TestAtLeastOnceKilled(t *testing.T) {
 	t.Parallel()
-	const facts, customers, partitions = 6_000, 100, 4
+	const limit, customers, partitions = 100_000, 100, 4
 	config := replace(t, standard, "processing: {", "processing: {delivery: at_least_once, ")
 	c := onShared(t)
 	c.createAll(t, partitions)
 	c.rows(t, customers, partitions)
 	w := c.follow(t, "out")
-	written := c.load(t, facts, 1500, customers, partitions)
+	facts := c.load(t, limit, 1500, customers, partitions)
 	h := c.newHost(t)
 	for range 2 {
 		s := h.run(t, config)
@@ -143,7 +143,7 @@ func TestAtLeastOnceKilled(t *testing.T) {
 		s.kill9(t)
 	}
 	s := h.run(t, config)
-	written()
-	w.await(t, facts, 60*time.Second, s)
+	n := facts.end(t)
+	w.await(t, n, 60*time.Second, s)
 	s.terminate(t)
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -249,6 +250,15 @@ func (b *dockerBroker) restart(t *testing.T) {
 	t.Helper()
 	_, err := b.engine.ContainerStart(context.Background(), b.container.GetContainerID(), client.ContainerStartOptions{})
 	require.NoError(t, err, "start the broker again")
+}
+
+func (b *dockerBroker) freeze(t *testing.T) (thaw func()) {
+	t.Helper()
+	_, err := b.engine.ContainerPause(context.Background(), b.container.GetContainerID(), client.ContainerPauseOptions{})
+	require.NoError(t, err, "pause the broker")
+	return sync.OnceFunc(func() {
+		_, _ = b.engine.ContainerUnpause(context.Background(), b.container.GetContainerID(), client.ContainerUnpauseOptions{})
+	})
 }
 
 func (b *dockerBroker) enforce(*testing.T, string, int32) {}

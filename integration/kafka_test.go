@@ -32,7 +32,7 @@ func on(t *testing.T, e endpoint) *cluster {
 	t.Helper()
 	opts := append([]kgo.Opt{
 		kgo.SeedBrokers(e.addr), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerLinger(0),
+		kgo.ProducerLinger(0), kgo.AlwaysRetryEOF(), // a container's port accepts before the broker listens
 	}, e.opts...)
 	client, err := kgo.NewClient(opts...)
 	require.NoError(t, err)
@@ -136,39 +136,59 @@ func enriched(id, customers int) string {
 	return fmt.Sprintf(`{"fid":%d,"cust":%d,"name":"name-%d"}`, id, id%customers, id%customers)
 }
 
-// load produces the facts 0 to n-1 at a steady rate per second, in the
-// background, and returns a function that waits for the end of it.
-func (c *cluster) load(t *testing.T, n, rate, customers int, partitions int32) (wait func()) {
+// A load produces facts with the ids 0, 1, 2, ... in the background.
+type load struct {
+	n      atomic.Int64 // facts produced so far
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+	failed atomic.Pointer[error]
+}
+
+// load starts to produce at most limit facts at a steady rate per second.
+func (c *cluster) load(t *testing.T, limit, rate, customers int, partitions int32) *load {
 	t.Helper()
 	const step = 20 * time.Millisecond
-	var failed atomic.Pointer[error]
-	var done sync.WaitGroup
-	done.Go(func() {
+	l := &load{}
+	steady, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	l.done.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 		defer cancel()
 		tick := time.NewTicker(step)
 		defer tick.Stop()
-		began := time.Now()
-		for id := 0; id < n; <-tick.C {
-			due := min(n, int(time.Since(began).Seconds()*float64(rate))+1)
-			for ; id < due; id++ {
+		began, id := time.Now(), 0
+		for id < limit && steady.Err() == nil {
+			for due := min(limit, int(time.Since(began).Seconds()*float64(rate))+1); id < due; id++ {
 				c.client.Produce(ctx, c.fact(id, partitions, customers), func(_ *kgo.Record, err error) {
 					if err != nil {
-						failed.Store(&err)
+						l.failed.Store(&err)
 					}
 				})
 			}
+			l.n.Store(int64(id))
+			<-tick.C
 		}
 		_ = c.client.Flush(ctx)
 	})
-	t.Cleanup(done.Wait)
-	return func() {
-		t.Helper()
-		done.Wait()
-		if err := failed.Load(); err != nil {
-			require.NoError(t, *err, "produce facts")
-		}
+	t.Cleanup(func() { stop(); l.done.Wait() })
+	return l
+}
+
+// wait waits until all facts are produced and returns how many there are.
+func (l *load) wait(t *testing.T) int {
+	t.Helper()
+	l.done.Wait()
+	if err := l.failed.Load(); err != nil {
+		require.NoError(t, *err, "produce facts")
 	}
+	return int(l.n.Load())
+}
+
+// end produces no further facts and returns how many there are.
+func (l *load) end(t *testing.T) int {
+	t.Helper()
+	l.stop()
+	return l.wait(t)
 }
 
 // read returns the committed records of a topic from its beginning to its last

@@ -119,6 +119,19 @@ func (b *fakeBroker) restart(t *testing.T) {
 	require.NoError(t, b.listen())
 }
 
+// freeze holds the cluster's only goroutine in a control function.
+func (b *fakeBroker) freeze(t *testing.T) (thaw func()) {
+	t.Helper()
+	frozen := make(chan struct{})
+	b.cluster.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
+		<-frozen
+		return nil, nil, false
+	})
+	thaw = sync.OnceFunc(func() { close(frozen) })
+	t.Cleanup(thaw)
+	return thaw
+}
+
 func (b *fakeBroker) compact() { b.cluster.Compact() }
 
 func (b *fakeBroker) close() {

@@ -14,14 +14,14 @@ import (
 // service goes on by itself.
 func TestBrokerOutage(t *testing.T) {
 	t.Parallel()
-	const facts, customers, partitions = 15_000, 100, 4
+	const limit, customers, partitions = 60_000, 100, 4
 	b := ownBroker(t)
 	c := on(t, b.plain())
 	c.createAll(t, partitions)
 	c.rows(t, customers, partitions)
 	w := c.follow(t, "out")
 	s := c.newHost(t).start(t, standard)
-	written := c.load(t, facts, 250, customers, partitions)
+	facts := c.load(t, limit, 250, customers, partitions)
 	w.await(t, 500, 30*time.Second, s)
 
 	b.stop(t)
@@ -42,11 +42,11 @@ func TestBrokerOutage(t *testing.T) {
 	awaitBroker(t, b.plain())
 	w.await(t, w.count()+500, 90*time.Second, s)
 	s.awaitReady(t, 15*time.Second)
-	written()
-	w.await(t, facts, 90*time.Second, s)
+	n := facts.end(t)
+	w.await(t, n, 60*time.Second, s)
 	assert.Empty(t, c.read(t, "dead"), "an outage is not a fact's fault")
 	s.terminate(t)
-	c.exactlyOnce(t, facts, customers)
+	c.exactlyOnce(t, n, customers)
 }
 
 // A stop while the broker is gone ends within the grace, with 0.
@@ -71,34 +71,37 @@ func TestStopWithoutBroker(t *testing.T) {
 	b.restart(t)
 	awaitBroker(t, b.plain())
 	s = h.start(t, config)
-	written()
+	written.wait(t)
 	w.await(t, facts, 60*time.Second, s)
 	s.terminate(t)
 	c.exactlyOnce(t, facts, customers)
 }
 
-// The second signal ends the process at once, with 1.
+// The second signal ends the process at once, with 1. The broker does not
+// answer, so that the first one has something to wait for.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
-	const facts, customers = 2_000, 100
+	const limit, customers = 20_000, 100
 	b := ownBroker(t)
 	c := on(t, b.plain())
 	c.createAll(t, 4)
 	c.rows(t, customers, 4)
 	w := c.follow(t, "out")
 	s := c.newHost(t).start(t, standard)
-	c.load(t, facts, 500, customers, 4)
+	facts := c.load(t, limit, 500, customers, 4)
 	w.await(t, 500, 30*time.Second, s)
-	b.kill(t)
-	<-time.After(time.Second)
+	thaw := b.freeze(t)
+	<-time.After(500 * time.Millisecond)
 	s.signal(t, syscall.SIGTERM)
-	<-time.After(50 * time.Millisecond)
+	<-time.After(500 * time.Millisecond)
+	_, over := s.exited()
+	assert.False(t, over, "an open batch is waited for after the first signal")
 	began := time.Now()
 	s.signal(t, syscall.SIGTERM)
-	assert.Equal(t, 1, s.awaitExit(t, 3*time.Second), "exit code after the second signal\n%s", s.tail())
+	assert.Equal(t, 1, s.awaitExit(t, 5*time.Second), "exit code after the second signal\n%s", s.tail())
 	assert.Less(t, time.Since(began), 2*time.Second)
-	b.restart(t) // the load's end waits for it
-	awaitBroker(t, b.plain())
+	thaw()
+	facts.end(t)
 }
 
 // A stop under load loses and repeats nothing.
@@ -117,7 +120,7 @@ func TestExactlyOnceStopsUnderLoad(t *testing.T) {
 		t.Logf("terminated in %v after %d results", s.terminate(t), w.count())
 	}
 	s := h.start(t, standard)
-	written()
+	written.wait(t)
 	w.await(t, facts, 60*time.Second, s)
 	s.terminate(t)
 	c.exactlyOnce(t, facts, customers)
@@ -132,7 +135,7 @@ func TestOutputTopicMissing(t *testing.T) {
 	c.create(t, "customer", 2, "cleanup.policy=compact")
 	c.create(t, "dead", 1)
 	c.rows(t, customers, 2)
-	c.load(t, facts, 10_000, customers, 2)()
+	c.load(t, facts, 10_000, customers, 2).wait(t)
 	s := c.newHost(t).run(t, standard)
 	s.awaitLog(t, c.topic("out"), 30*time.Second)
 	s.awaitUnready(t, 30*time.Second)
@@ -156,7 +159,7 @@ func TestDimensionTopicMissing(t *testing.T) {
 	c.create(t, "orders", 2)
 	c.create(t, "out", 2)
 	c.create(t, "dead", 1)
-	c.load(t, facts, 10_000, customers, 2)()
+	c.load(t, facts, 10_000, customers, 2).wait(t)
 	w := c.follow(t, "out")
 	s := c.newHost(t).run(t, standard)
 	s.awaitLog(t, c.topic("customer"), 30*time.Second)

@@ -128,7 +128,7 @@ func TestSecurity(t *testing.T) {
 		c := on(t, e)
 		c.createAll(t, 2)
 		c.rows(t, 10, 2)
-		c.load(t, 100, 10_000, 10, 2)()
+		c.load(t, 100, 10_000, 10, 2).wait(t)
 		w := c.follow(t, "out")
 		s := c.newHost(t).start(t, replace(t, standard, `["$BROKER"]`, `["$BROKER"], `+security))
 		w.await(t, 100, 30*time.Second, s)
