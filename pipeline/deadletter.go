@@ -144,7 +144,7 @@ func (d *DeadLetters) Dimension(ctx context.Context, dimension string, rec *kgo.
 	from := origin{rec.Topic, rec.Partition, rec.Offset}
 	f := failure{stage: StageDimension, class: class, message: message, dimension: dimension}
 	var err error
-	for form := letterWhole; form < letterRefused; form++ {
+	for form := range letterRefused {
 		letter := deadLetter(rec, d.topic, d.instance, from, f, form, d.maxSize)
 		if err = d.client.ProduceSync(ctx, letter).FirstErr(); err == nil || !isRefusal(err) {
 			break

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -57,7 +57,8 @@ func via(c *cable) func(*Options) {
 }
 
 func TestRefusedRecordsAreDeadLetters(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
+		t := w.t
 		holds := func(marks ...string) func(kmsg.Request) bool {
 			return func(req kmsg.Request) bool {
 				for _, topic := range req.(*kmsg.ProduceRequest).Topics {
@@ -86,7 +87,7 @@ func TestRefusedRecordsAreDeadLetters(t *testing.T) {
 				good = append(good, r)
 				continue
 			}
-			bad[fmt.Sprint(r.Timestamp.UnixMilli()-1000)] = r
+			bad[strconv.FormatInt(r.Timestamp.UnixMilli()-1000, 10)] = r
 		}
 		w.exactlyOnce(good)
 		require.Len(t, bad, 3)
@@ -124,7 +125,8 @@ func (w *world) createOutput() {
 }
 
 func TestOutputTopicMissing(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
+		t := w.t
 		w.deleteOutput()
 		in := w.start()
 		w.produce(100)
@@ -153,7 +155,8 @@ func TestOutputTopicMissing(t *testing.T) {
 func TestStopWhileTheBrokerIsGone(t *testing.T) {
 	for _, delivery := range []string{ExactlyOnce, AtLeastOnce} {
 		t.Run(delivery, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			inWorld(t, func(w *world) {
+				t := w.t
 				line := &cable{w: w}
 				in := w.start(via(line), func(o *Options) { o.Delivery = delivery })
 				w.produce(100)
@@ -171,7 +174,8 @@ func TestStopWhileTheBrokerIsGone(t *testing.T) {
 }
 
 func TestStoreFailureEndsTheService(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
+		t := w.t
 		damaged := errors.New("checksum mismatch")
 		in := w.start(func(o *Options) { o.Plan = planOf(t, customers{damaged}) })
 		w.produce(10)
@@ -184,7 +188,8 @@ func TestStoreFailureEndsTheService(t *testing.T) {
 func TestGapInTheInput(t *testing.T) {
 	for _, onGap := range []string{OnGapFail, OnGapContinue} {
 		t.Run(onGap, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			inWorld(t, func(w *world) {
+				t := w.t
 				in := w.start()
 				w.produce(400)
 				w.enrichedNext(400)
@@ -210,7 +215,8 @@ func TestGapInTheInput(t *testing.T) {
 
 // Facts whose offsets a former commit recorded as finished beyond its offset are not written again.
 func TestFinishedSetIsSkipped(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
+		t := w.t
 		w.produce(400) // 100 in each Kafka partition: ids 4n+p
 		meta, ok := encodeFinished(position{Offset: 10, Finished: []run{{20, 30}, {40, 100}}})
 		require.True(t, ok)

@@ -46,7 +46,7 @@ func (s *session) commitOffsets(due map[laneID]offsetDue) error {
 		}
 		offsets[id.topic][id.partition] = kgo.EpochOffset{Epoch: d.epoch, Offset: d.Offset}
 	}
-	ctx, cancel := context.WithTimeout(s.client.Context(), s.o.SessionTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, s.o.SessionTimeout)
 	defer cancel()
 	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
 		for i := range req.Topics {
@@ -162,7 +162,7 @@ func (s *session) onAdjustOffsets(ctx context.Context, offsets map[string]map[in
 					s.cancel(fatalError{g})
 					return nil, g
 				}
-				s.o.Logger.Error("facts are missing, going on as input.on_gap says", "event", "input_gap",
+				s.o.Logger.ErrorContext(ctx, "facts are missing, going on as input.on_gap says", "event", "input_gap",
 					"topic", topic, "kafka_partition", partition, "committed", at.Offset, "log_start", first.Offset, "log_end", end.Offset, "resume", g.resume())
 				s.o.Metrics.gap(topic, g.missing())
 				at = position{Offset: g.resume()}

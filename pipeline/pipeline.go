@@ -61,7 +61,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		committed, err := p.runSession(ctx, admin)
 		if ctx.Err() != nil {
 			if err != nil && !errors.Is(err, context.Canceled) {
-				p.o.Logger.Warn("stopped before all in flight was committed, it will be read again", "event", "drain_incomplete", "error", err)
+				p.o.Logger.WarnContext(ctx, "stopped before all in flight was committed, it will be read again", "event", "drain_incomplete", "error", err)
 			}
 			return nil
 		}
@@ -69,7 +69,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 			return fatal.error
 		}
 		p.remember(err)
-		p.o.Logger.Warn("session ended, going on at the committed offsets", "event", "session_rebuild", "error", err)
+		p.o.Logger.WarnContext(ctx, "session ended, going on at the committed offsets", "event", "session_rebuild", "error", err)
 		if committed {
 			failures = 0
 		}

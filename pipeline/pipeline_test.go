@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,8 @@ import (
 func TestFactsEnrichedExactlyOnce(t *testing.T) {
 	for _, delivery := range []string{ExactlyOnce, AtLeastOnce} {
 		t.Run(delivery, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			inWorld(t, func(w *world) {
+				t := w.t
 				w.produce(5000)
 				in := w.start(func(o *Options) { o.Delivery = delivery })
 				w.expect()
@@ -46,7 +48,8 @@ func TestFactsEnrichedExactlyOnce(t *testing.T) {
 
 // A fact's key, headers and timestamp reach the output as they are.
 func TestRecordIsKept(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
+		t := w.t
 		in := w.start()
 		facts := []*kgo.Record{
 			{Key: []byte("k"), Value: []byte(`{"cust":1,"x":9007199254740993,"z":1.10 }`), Headers: []kgo.RecordHeader{{Key: "h", Value: []byte("1")}, {Key: "h"}, {Key: "", Value: []byte{}}}},
@@ -72,7 +75,7 @@ func TestRecordIsKept(t *testing.T) {
 				assert.Equal(t, values[i], string(r.Value))
 			}
 			assert.Equal(t, facts[i].Key, r.Key, "null is not empty")
-			assert.Equal(t, len(facts[i].Headers), len(r.Headers))
+			assert.Len(t, r.Headers, len(facts[i].Headers))
 			for j, h := range facts[i].Headers {
 				assert.Equal(t, h.Key, r.Headers[j].Key)
 				assert.Equal(t, h.Value == nil, r.Headers[j].Value == nil, "a null header stays null")
@@ -85,8 +88,9 @@ func TestRecordIsKept(t *testing.T) {
 }
 
 func TestPartitions(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.cluster.CreateTopic("spread", 6, nil)
+	inWorld(t, func(w *world) {
+		t := w.t
+		require.NoError(t, w.cluster.CreateTopic("spread", 6, nil))
 		in := w.start(func(o *Options) { o.OutputTopic = "spread" })
 		w.client.AddConsumeTopics("spread")
 		used := map[int32]int{}
@@ -100,7 +104,8 @@ func TestPartitions(t *testing.T) {
 		assert.Greater(t, len(used), 1, "records without a key are spread")
 		require.NoError(t, in.end())
 	})
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
+		t := w.t
 		in := w.start(func(o *Options) { o.Partition = PartitionInput })
 		w.produce(400)
 		for _, r := range w.read(400) {
@@ -112,7 +117,7 @@ func TestPartitions(t *testing.T) {
 
 		require.NoError(t, w.cluster.CreateTopic("narrow", 3, nil))
 		in = w.start(func(o *Options) { o.Partition, o.OutputTopic = PartitionInput, "narrow" })
-		assert.ErrorContains(t, <-in.done, "topic orders has 4 Kafka partitions and output topic narrow only 3")
+		require.ErrorContains(t, <-in.done, "topic orders has 4 Kafka partitions and output topic narrow only 3")
 		in.stop()
 	})
 }
@@ -134,7 +139,8 @@ func TestBadFacts(t *testing.T) {
 		w.produce(4)
 	}
 	t.Run(OnErrorDeadLetter, func(t *testing.T) {
-		inWorld(t, func(t *testing.T, w *world) {
+		inWorld(t, func(w *world) {
+			t := w.t
 			in := w.start()
 			send(w)
 			var letters []*kgo.Record
@@ -148,7 +154,7 @@ func TestBadFacts(t *testing.T) {
 				assert.Equal(t, bad[i], string(r.Value))
 				assert.NotNil(t, r.Value, "empty is not null")
 				assert.Equal(t, int64(5), r.Timestamp.UnixMilli())
-				want := map[string]string{HeaderStage: StageInput, HeaderClass: "decode", HeaderTopic: inTopic, HeaderPartition: "1", HeaderOffset: fmt.Sprint(1 + i), HeaderTimestamp: "5", HeaderInstance: "a"}
+				want := map[string]string{HeaderStage: StageInput, HeaderClass: "decode", HeaderTopic: inTopic, HeaderPartition: "1", HeaderOffset: strconv.Itoa(1 + i), HeaderTimestamp: "5", HeaderInstance: "a"}
 				for k, v := range want {
 					assert.Equal(t, v, header(r, k), k)
 				}
@@ -159,7 +165,8 @@ func TestBadFacts(t *testing.T) {
 		})
 	})
 	t.Run(OnErrorSkip, func(t *testing.T) {
-		inWorld(t, func(t *testing.T, w *world) {
+		inWorld(t, func(w *world) {
+			t := w.t
 			in := w.start(func(o *Options) { o.OnError, o.DeadLetterTopic = OnErrorSkip, "" })
 			send(w)
 			w.expect()
@@ -168,12 +175,13 @@ func TestBadFacts(t *testing.T) {
 		})
 	})
 	t.Run(OnErrorFail, func(t *testing.T) {
-		inWorld(t, func(t *testing.T, w *world) {
+		inWorld(t, func(w *world) {
+			t := w.t
 			w.produce(8)
 			in := w.start(func(o *Options) { o.OnError, o.DeadLetterTopic = OnErrorFail, "" })
 			w.enrichedNext(8)
 			w.write(&kgo.Record{Topic: inTopic, Partition: 1, Value: []byte("{")})
-			assert.ErrorContains(t, <-in.done, "fact of topic orders, partition 1, offset 2: decode: ")
+			require.ErrorContains(t, <-in.done, "fact of topic orders, partition 1, offset 2: decode: ")
 			in.stop()
 			w.quiet()
 		})
@@ -181,7 +189,8 @@ func TestBadFacts(t *testing.T) {
 }
 
 func TestTooLarge(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
+		t := w.t
 		in := w.start(func(o *Options) { o.MaxRecordSize = 600 })
 		w.produce(4)
 		w.write(
@@ -217,7 +226,8 @@ func TestStart(t *testing.T) {
 		"the end":  {Start{At: time.UnixMilli(1_000_000)}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			inWorld(t, func(w *world) {
+				t := w.t
 				w.produce(400)
 				in := w.start(func(o *Options) { o.Start = tc.start })
 				time.Sleep(5 * time.Second)
@@ -233,7 +243,8 @@ func TestStart(t *testing.T) {
 		})
 	}
 	t.Run("a new partition of a known group begins at its start", func(t *testing.T) {
-		inWorld(t, func(t *testing.T, w *world) {
+		inWorld(t, func(w *world) {
+			t := w.t
 			in := w.start(func(o *Options) { o.Start = Start{Latest: true} })
 			time.Sleep(5 * time.Second)
 			_, err := kadm.NewClient(w.client).CreatePartitions(t.Context(), 1, inTopic)
@@ -249,7 +260,8 @@ func TestStart(t *testing.T) {
 }
 
 func TestCreateTopics(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
+		t := w.t
 		in := w.start(func(o *Options) { o.OutputTopic, o.DeadLetterTopic, o.CreateTopics = "new_out", "new_dead", true })
 		w.produce(100)
 		time.Sleep(5 * time.Second)
@@ -263,7 +275,8 @@ func TestCreateTopics(t *testing.T) {
 func TestStopByInstanceID(t *testing.T) {
 	for name, leave := range map[string]bool{"a kept id leaves at once": true, "a chosen id keeps its place": false} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			inWorld(t, func(w *world) {
+				t := w.t
 				in := w.start(func(o *Options) { o.LeaveOnStop = leave })
 				w.produce(100)
 				w.enrichedNext(100)
@@ -280,7 +293,8 @@ func TestStopByInstanceID(t *testing.T) {
 
 // Not more than the capacity is in flight while nothing can be written.
 func TestCapacity(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
+		t := w.t
 		w.produce(5000)
 		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: outTopic, Err: kerr.NotEnoughReplicas, Count: -1})
 		in := w.start(func(o *Options) { o.Capacity = 1000; o.Delivery = AtLeastOnce })
@@ -295,12 +309,13 @@ func TestCapacity(t *testing.T) {
 
 func TestOptionsMissing(t *testing.T) {
 	_, err := New(Options{})
-	assert.ErrorContains(t, err, "no input topic")
+	require.ErrorContains(t, err, "no input topic")
 	assert.ErrorContains(t, err, "no plan")
 }
 
 func TestDimensionDeadLetters(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
+		t := w.t
 		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: dlTopic, Err: kerr.InvalidTimestamp, Count: 2})
 		d, err := NewDeadLetters(w.connection(), dlTopic, "a", 1<<20)
 		require.NoError(t, err)
@@ -314,7 +329,7 @@ func TestDimensionDeadLetters(t *testing.T) {
 			assert.Equal(t, v, header(got, k), k)
 		}
 		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: dlTopic, Err: kerr.InvalidTimestamp, Count: 3})
-		assert.ErrorContains(t, d.Dimension(t.Context(), "cust", rec, "decode", "not JSON"), "write dead letter of customer, partition 3, offset 7")
+		require.ErrorContains(t, d.Dimension(t.Context(), "cust", rec, "decode", "not JSON"), "write dead letter of customer, partition 3, offset 7")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		assert.ErrorIs(t, d.Dimension(ctx, "cust", rec, "decode", "not JSON"), context.Canceled)

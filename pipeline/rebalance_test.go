@@ -9,6 +9,7 @@ package pipeline
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 
@@ -20,7 +21,8 @@ import (
 )
 
 func TestKilledInTheMiddleOfATransaction(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
+		t := w.t
 		for range 5 {
 			w.produce(1000)
 			line := &cable{w: w}
@@ -37,7 +39,7 @@ func TestKilledInTheMiddleOfATransaction(t *testing.T) {
 			w.enrichedNext(1000)
 			assert.Less(t, time.Since(start), 5*time.Second, "the successor waits for no timeout")
 			require.NoError(t, next.end())
-			<-killed.done
+			require.NoError(t, <-killed.done)
 		}
 		w.quiet()
 	})
@@ -46,7 +48,8 @@ func TestKilledInTheMiddleOfATransaction(t *testing.T) {
 func TestPausedLongerThanTheTransactionTimeout(t *testing.T) {
 	for name, away := range map[string]time.Duration{"30 s": 30 * time.Second, "longer than the session timeout": 70 * time.Second} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			inWorld(t, func(w *world) {
+				t := w.t
 				line := &cable{w: w}
 				in := w.start(via(line))
 				w.produce(500)
@@ -90,8 +93,9 @@ func TestRandomFaults(t *testing.T) {
 		{kmsg.ListOffsets, false, []*kerr.Error{kerr.NotLeaderForPartition}},
 	}
 	for seed := range uint64(6) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				t := w.t
 				rnd := rand.New(rand.NewPCG(seed, 7))
 				in := w.start()
 				for range 40 {
@@ -136,7 +140,8 @@ func topicOf(k kmsg.Key) string {
 }
 
 func TestSecondOwnerOfAnInstanceID(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
+		t := w.t
 		w.produce(500)
 		first := w.start()
 		w.enrichedNext(500)
@@ -159,7 +164,8 @@ func TestSecondOwnerOfAnInstanceID(t *testing.T) {
 
 // Instances come and go under load; every fact comes out once.
 func TestRebalances(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
+		t := w.t
 		stop, done := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(done)
@@ -198,13 +204,14 @@ func TestRebalances(t *testing.T) {
 		<-done
 		w.expect()
 		require.NoError(t, a.end())
-		<-c.done
+		require.NoError(t, <-c.done)
 	}, kfake.NumBrokers(3), kfake.Ports(9092, 9093, 9094))
 }
 
 // A member without Kafka partitions is ready.
 func TestMemberWithoutPartitions(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(w *world) {
+		t := w.t
 		var all []*instance
 		for i := range 5 {
 			all = append(all, w.start(func(o *Options) { o.InstanceID = fmt.Sprint("i", i) }))

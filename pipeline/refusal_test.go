@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -15,7 +16,7 @@ func TestIsRefusal(t *testing.T) {
 	}
 	for _, err := range []error{
 		kerr.TopicAuthorizationFailed, kerr.NotLeaderForPartition, kerr.UnknownTopicOrPartition, kerr.NotEnoughReplicas, kerr.InvalidProducerEpoch,
-		kerr.OutOfOrderSequenceNumber, kerr.TransactionAbortable, kerr.PolicyViolation, fmt.Errorf("dial tcp: refused"),
+		kerr.OutOfOrderSequenceNumber, kerr.TransactionAbortable, kerr.PolicyViolation, errors.New("dial tcp: refused"),
 	} {
 		assert.False(t, isRefusal(err), err)
 	}

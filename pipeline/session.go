@@ -155,7 +155,7 @@ func (g groupErrors) OnGroupManageError(err error) {
 // run works until ctx ends, when it drains and returns nil, or until an error.
 func (s *session) run(ctx context.Context) error {
 	polling, stopPolling := context.WithCancel(ctx) // ends with ctx, or with the session
-	defer context.AfterFunc(s.ctx, stopPolling)()
+	defer context.AfterFunc(s.ctx, stopPolling)()   //nolint:contextcheck // the session outlives ctx, to drain
 	defer stopPolling()
 	var wg sync.WaitGroup
 	polled := make(chan struct{})
@@ -193,7 +193,7 @@ const closeTimeout = 3 * time.Second
 // leaveGroup leaves by name: closing a static member's client does not leave.
 func (s *session) leaveGroup(ctx context.Context) {
 	if _, err := s.admin.LeaveGroup(ctx, kadm.LeaveGroup(s.o.Group).InstanceIDs(s.o.InstanceID).Reason("shutdown")); err != nil {
-		s.o.Logger.Warn("leaving the group failed, its members wait for the session timeout", "event", "leave_failed", "error", err)
+		s.o.Logger.WarnContext(ctx, "leaving the group failed, its members wait for the session timeout", "event", "leave_failed", "error", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -186,11 +187,7 @@ func (p *Pipeline) Status() Status {
 		st.Facts[outcome(o).String()] = n
 	}
 	for _, l := range s.lookups {
-		misses := make(map[string]int64, len(l.Misses))
-		for reason, n := range l.Misses {
-			misses[reason] = n
-		}
-		st.Lookups = append(st.Lookups, LookupStatus{l.Dimension, l.Matches, misses})
+		st.Lookups = append(st.Lookups, LookupStatus{l.Dimension, l.Matches, maps.Clone(l.Misses)})
 	}
 	if !s.lastCommit.IsZero() {
 		at := s.lastCommit

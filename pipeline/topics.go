@@ -48,7 +48,7 @@ func (p *Pipeline) awaitTopics(ctx context.Context, admin *kadm.Client) (int32, 
 		p.remember(err)
 		if time.Since(logged) >= topicLog {
 			logged = time.Now()
-			p.o.Logger.Warn("waiting for topics", "event", "topics_missing", "error", err)
+			p.o.Logger.WarnContext(ctx, "waiting for topics", "event", "topics_missing", "error", err)
 		}
 		pause(ctx, topicWait)
 		if ctx.Err() != nil {
@@ -118,7 +118,7 @@ func (p *Pipeline) checkTopics(ctx context.Context, admin *kadm.Client) (missing
 			if _, err := admin.CreateTopic(ctx, -1, -1, nil, name); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 				return missingTopics{}, fmt.Errorf("create topic %s: %w", name, err)
 			}
-			p.o.Logger.Info("topic created", "event", "topic_created", "topic", name)
+			p.o.Logger.InfoContext(ctx, "topic created", "event", "topic_created", "topic", name)
 			missing.written = append(missing.written, name) // until it is seen
 		default:
 			missing.written = append(missing.written, name)
@@ -154,7 +154,7 @@ func (p *Pipeline) batchLimit(ctx context.Context, admin *kadm.Client) int32 {
 	defer cancel()
 	configs, err := admin.DescribeTopicConfigs(ctx, names...)
 	if err != nil {
-		p.o.Logger.Debug("sizes of the output topics are not known", "event", "topic_config", "error", err)
+		p.o.Logger.DebugContext(ctx, "sizes of the output topics are not known", "event", "topic_config", "error", err)
 		return min(limit, defaultBatchBytes)
 	}
 	for _, c := range configs {

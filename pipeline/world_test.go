@@ -23,7 +23,7 @@ import (
 
 // world is a Kafka cluster with pipelines on it, inside one synctest bubble: time passes when nobody has anything to do.
 type world struct {
-	t       testing.TB
+	t       *testing.T
 	cluster *kfake.Cluster
 	net     *kfake.VirtualNetwork
 	client  *kgo.Client // of the test
@@ -40,7 +40,8 @@ const (
 )
 
 // inWorld runs f in a bubble. Facts are {"id": n, "cust": m}; customers 0..999 exist, each named c<m>.
-func inWorld(t *testing.T, f func(*testing.T, *world), opts ...kfake.Opt) {
+func inWorld(t *testing.T, f func(*world), opts ...kfake.Opt) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, net: &kfake.VirtualNetwork{}, seen: map[int]bool{}, last: map[[2]int]int{}}
 		opts = append([]kfake.Opt{
@@ -55,7 +56,7 @@ func inWorld(t *testing.T, f func(*testing.T, *world), opts ...kfake.Opt) {
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 		require.NoError(t, err)
 		defer w.client.Close()
-		f(t, w)
+		f(w)
 	})
 }
 
@@ -63,7 +64,8 @@ func (w *world) connection() []kgo.Opt {
 	return []kgo.Opt{kgo.SeedBrokers("localhost:9092"), kgo.Dialer(w.net.DialContext)}
 }
 
-func planOf(t testing.TB, table lookup.Table) *lookup.Plan {
+func planOf(t *testing.T, table lookup.Table) *lookup.Plan {
+	t.Helper()
 	schema, err := record.NewSchema([]record.Column{{Name: "id", Type: record.Int}, {Name: "name", Type: record.String}}, nil, []string{"id"}, nil)
 	require.NoError(t, err)
 	plan, err := lookup.Compile(lookup.Options{

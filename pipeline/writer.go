@@ -13,6 +13,8 @@ import (
 
 // writeAll produces what the workers hand over and commits every commit interval, until ctx ends and all in flight is committed, or until an
 // error. It is the only goroutine that touches the transaction.
+//
+//nolint:contextcheck // the writer goes on after the end of ctx, to drain: its context is the session's
 func (s *session) writeAll(ctx context.Context, polled <-chan struct{}) error {
 	w := &writer{session: s, tick: time.NewTimer(time.Hour)}
 	w.tick.Stop()
@@ -213,7 +215,7 @@ func (w *writer) end() error {
 	if err := w.client.Flush(w.ctx); err != nil {
 		return context.Cause(w.ctx)
 	}
-	refused, failure, done := w.collect()
+	done, refused, failure := w.collect()
 	if len(refused) > 0 || failure != nil {
 		if _, err := w.txn.End(w.ctx, kgo.TryAbort); err != nil {
 			return w.lost(fmt.Errorf("abort transaction: %w", err))
@@ -247,7 +249,7 @@ func (w *writer) endPlain() error {
 			return context.Cause(w.ctx)
 		}
 	}
-	refused, failure, done := w.collect()
+	done, refused, failure := w.collect()
 	due := w.due(done)
 	if len(due) > 0 {
 		if err := w.commitOffsets(due); err != nil {
@@ -273,7 +275,7 @@ func (w *writer) endPlain() error {
 }
 
 // collect takes what was written, acknowledged or not taken since the last time.
-func (s *session) collect() (refused map[origin]string, failure error, done []*batch) {
+func (s *session) collect() (done []*batch, refused map[origin]string, failure error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	refused, failure, done = s.refused, s.failure, s.acked
@@ -282,7 +284,7 @@ func (s *session) collect() (refused map[origin]string, failure error, done []*b
 	case <-s.broken:
 	default:
 	}
-	return refused, failure, done
+	return done, refused, failure
 }
 
 func (s *session) hasAcked() bool {
