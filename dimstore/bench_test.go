@@ -89,6 +89,7 @@ func BenchmarkGet(b *testing.B) {
 	require.NoError(b, s.MarkComplete())
 	run := func(first uint64, want bool) func(b *testing.B) {
 		return func(b *testing.B) {
+			b.Helper()
 			rng := rand.New(rand.NewPCG(1, 2))
 			v := s.Read()
 			var key []byte

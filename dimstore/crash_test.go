@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"enricher/dimstore"
-	"enricher/dimstore/storetest"
 	"enricher/record"
 )
 
@@ -65,7 +64,7 @@ func historyPosition(next int64) []dimstore.Position {
 	return []dimstore.Position{{Bucket: historyBucket, TopicID: [16]byte{7}, Next: next}}
 }
 
-func applyHistory(s storetest.Store, first, n int64) error {
+func applyHistory(s conformingStore, first, n int64) error {
 	changes := make([]dimstore.Change, n)
 	for i := range changes {
 		changes[i] = historyChange(first + int64(i))
@@ -75,7 +74,7 @@ func applyHistory(s storetest.Store, first, n int64) error {
 }
 
 // position is where a store of the history is, 0 for a new one.
-func position(s storetest.Store) int64 {
+func position(s conformingStore) int64 {
 	for _, p := range s.Positions() {
 		return p.Next
 	}
@@ -84,16 +83,16 @@ func position(s storetest.Store) int64 {
 
 // models holds the model of the history and moves it on. It can't go back, so it is made anew for that.
 type models struct {
-	m    *storetest.Model
+	m    *model
 	next int64
 }
 
-func (h *models) at(next int64) *storetest.Model {
+func (h *models) at(next int64) *model {
 	if h.m == nil || next < h.next {
-		h.m, h.next = storetest.NewModel(), 0
+		h.m, h.next = newModel(), 0
 	}
 	for h.next < next {
-		h.m.Apply([]dimstore.Change{historyChange(h.next)}, historyPosition(h.next+1))
+		h.m.apply([]dimstore.Change{historyChange(h.next)}, historyPosition(h.next+1))
 		h.next++
 	}
 	return h.m
@@ -154,7 +153,7 @@ func TestKill(t *testing.T) {
 		next := position(s)
 		require.GreaterOrEqual(t, next, acknowledged, "an acknowledged batch is there")
 		require.LessOrEqual(t, next, acknowledged+historyBatch)
-		h.at(next).Check(t, s)
+		h.at(next).check(t, s)
 		if rng.IntN(2) == 0 {
 			require.NoError(t, applyHistory(s, next, historyBatch))
 		}
@@ -198,18 +197,17 @@ func TestPowerLoss(t *testing.T) {
 
 			s := openStore(t, path, tight)
 			next := position(s)
-			switch {
-			case cut == 1:
+			if cut == 1 {
 				assert.EqualValues(t, 100, next, "without a gap all of it counts")
-			default:
+			} else {
 				assert.Less(t, next, int64(50), "nothing from behind the gap")
 			}
-			h.at(next).Check(t, s)
+			h.at(next).check(t, s)
 			require.NoError(t, applyHistory(s, next, 50))
-			h.at(next+50).Check(t, s)
+			h.at(next+50).check(t, s)
 			require.NoError(t, s.Close())
 			s = openStore(t, path, tight)
-			h.at(next+50).Check(t, s)
+			h.at(next+50).check(t, s)
 			require.NoError(t, s.Close())
 		})
 	}
@@ -243,7 +241,7 @@ func TestLeftovers(t *testing.T) {
 	}
 	s = openStore(t, path, tight)
 	var h models
-	h.at(100).Check(t, s)
+	h.at(100).check(t, s)
 	require.NoError(t, s.Close())
 	_, err := os.Stat(filepath.Join(root, ".removing-000001"))
 	require.ErrorIs(t, err, fs.ErrNotExist, "an interrupted removal is finished")
@@ -277,7 +275,7 @@ func TestUnfinishedCreation(t *testing.T) {
 			require.NoError(t, s.Close())
 			s = openStore(t, path, tight)
 			var h models
-			h.at(100).Check(t, s)
+			h.at(100).check(t, s)
 			require.NoError(t, s.Close())
 		})
 	}

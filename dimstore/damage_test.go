@@ -2,6 +2,7 @@ package dimstore_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"enricher/dimstore"
-	"enricher/dimstore/storetest"
 	"enricher/record"
 )
 
@@ -37,22 +37,26 @@ func checkReplaced(t *testing.T, path string, s closing) {
 	require.NoError(t, err)
 	require.NotEmpty(t, left, "the damaged generation is kept")
 	require.NotEqual(t, aside, s.Path())
-	new(models).at(0).Check(t, s)
+	new(models).at(0).check(t, s)
 	require.False(t, s.Complete())
 	require.NoError(t, applyHistory(s, 0, 100))
 	require.NoError(t, s.Close())
 	s = open(t, path)
 	require.Empty(t, s.Discarded(), "only once")
-	new(models).at(100).Check(t, s)
+	new(models).at(100).check(t, s)
 }
 
-func flip(t *testing.T, path string, at int) {
-	t.Helper()
+// flip changes a bit of the byte that at names, given the size.
+func flip(path string, at func(size int) int) error {
 	b, err := os.ReadFile(path)
-	require.NoError(t, err)
-	b[at] ^= 0x40
-	require.NoError(t, os.WriteFile(path, b, 0o600))
+	if err != nil {
+		return err
+	}
+	b[at(len(b))] ^= 0x40
+	return os.WriteFile(path, b, 0o600)
 }
+
+func middle(size int) int { return size / 2 }
 
 // TestDamage damages a store that was closed in order. Nothing of it may be used.
 func TestDamage(t *testing.T) {
@@ -64,50 +68,48 @@ func TestDamage(t *testing.T) {
 	require.NoError(t, s.MarkComplete())
 	require.NoError(t, s.Close())
 	require.Greater(t, len(files(t, whole, ".sst")), 1)
-	middle := func(b []byte) int { return len(b) / 2 }
-	size := func(t *testing.T, path string) int {
-		t.Helper()
+	cut := func(path string, size func(int64) int64) error {
 		info, err := os.Stat(path)
-		require.NoError(t, err)
-		return int(info.Size())
+		if err != nil {
+			return err
+		}
+		return os.Truncate(path, size(info.Size()))
 	}
+	half := func(n int64) int64 { return n / 2 }
 	table := func(g string) string { return files(t, g, ".sst")[0] }
 	manifest := func(g string) string { return filepath.Join(g, "MANIFEST") }
-	for name, damage := range map[string]func(t *testing.T, g string){
-		"nothing in MANIFEST": func(t *testing.T, g string) { require.NoError(t, os.Truncate(manifest(g), 0)) },
-		"no MANIFEST":         func(t *testing.T, g string) { require.NoError(t, os.Remove(manifest(g))) },
-		"half a MANIFEST": func(t *testing.T, g string) {
-			require.NoError(t, os.Truncate(manifest(g), int64(size(t, manifest(g))/2)))
+	for name, damage := range map[string]func(g string) error{
+		"nothing in MANIFEST":         func(g string) error { return os.Truncate(manifest(g), 0) },
+		"no MANIFEST":                 func(g string) error { return os.Remove(manifest(g)) },
+		"half a MANIFEST":             func(g string) error { return cut(manifest(g), half) },
+		"MANIFEST without its end":    func(g string) error { return cut(manifest(g), func(n int64) int64 { return n - 1 }) },
+		"MANIFEST without any change": func(g string) error { return os.Truncate(manifest(g), 16) },
+		"a byte of MANIFEST":          func(g string) error { return flip(manifest(g), middle) },
+		"no table":                    func(g string) error { return os.Remove(table(g)) },
+		"nothing in a table":          func(g string) error { return os.Truncate(table(g), 0) },
+		"three bytes of a table":      func(g string) error { return os.Truncate(table(g), 3) },
+		"half a table":                func(g string) error { return cut(table(g), half) },
+		"a longer table":              func(g string) error { return cut(table(g), func(n int64) int64 { return n + 1 }) },
+		"a table of zeros": func(g string) error {
+			info, err := os.Stat(table(g))
+			return errors.Join(err, os.WriteFile(table(g), make([]byte, info.Size()), 0o600))
 		},
-		"MANIFEST without its end": func(t *testing.T, g string) {
-			require.NoError(t, os.Truncate(manifest(g), int64(size(t, manifest(g))-1)))
-		},
-		"MANIFEST without any change": func(t *testing.T, g string) { require.NoError(t, os.Truncate(manifest(g), 16)) },
-		"a byte of MANIFEST":          func(t *testing.T, g string) { flip(t, manifest(g), size(t, manifest(g))/2) },
-		"no table":                    func(t *testing.T, g string) { require.NoError(t, os.Remove(table(g))) },
-		"nothing in a table":          func(t *testing.T, g string) { require.NoError(t, os.Truncate(table(g), 0)) },
-		"three bytes of a table":      func(t *testing.T, g string) { require.NoError(t, os.Truncate(table(g), 3)) },
-		"half a table":                func(t *testing.T, g string) { require.NoError(t, os.Truncate(table(g), int64(size(t, table(g))/2))) },
-		"a longer table":              func(t *testing.T, g string) { require.NoError(t, os.Truncate(table(g), int64(size(t, table(g))+1))) },
-		"a table of zeros": func(t *testing.T, g string) {
-			require.NoError(t, os.WriteFile(table(g), make([]byte, size(t, table(g))), 0o600))
-		},
-		"the first byte of a table": func(t *testing.T, g string) { flip(t, table(g), 0) },
-		"the last byte of a table":  func(t *testing.T, g string) { flip(t, table(g), size(t, table(g))-1) },
-		"the index of a table":      func(t *testing.T, g string) { flip(t, table(g), size(t, table(g))-100) },
-		"the middle of every table": func(t *testing.T, g string) {
+		"the first byte of a table": func(g string) error { return flip(table(g), func(int) int { return 0 }) },
+		"the last byte of a table":  func(g string) error { return flip(table(g), func(n int) int { return n - 1 }) },
+		"the index of a table":      func(g string) error { return flip(table(g), func(n int) int { return n - 100 }) },
+		"the middle of every table": func(g string) error {
+			var err error
 			for _, f := range files(t, g, ".sst") {
-				b, err := os.ReadFile(f)
-				require.NoError(t, err)
-				flip(t, f, middle(b))
+				err = errors.Join(err, flip(f, middle))
 			}
+			return err
 		},
-		"the key registry": func(t *testing.T, g string) { flip(t, filepath.Join(g, "KEYREGISTRY"), 20) },
+		"the key registry": func(g string) error { return flip(filepath.Join(g, "KEYREGISTRY"), func(int) int { return 20 }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "copy")
 			require.NoError(t, os.CopyFS(path, os.DirFS(whole)))
-			damage(t, filepath.Join(path, "customer", "000001"))
+			require.NoError(t, damage(filepath.Join(path, "customer", "000001")))
 			s := open(t, path)
 			checkReplaced(t, path, s)
 			require.NoError(t, s.Close())
@@ -118,7 +120,7 @@ func TestDamage(t *testing.T) {
 // TestDamageAfterKill damages anything of a store whose process was killed. What is opened must be the state after some batch, or empty.
 func TestDamageAfterKill(t *testing.T) {
 	whole := t.TempDir()
-	acknowledged := killChild(t, whole, 250)
+	acknowledged := killChild(t, whole, 150)
 	path := filepath.Join(t.TempDir(), "copy")
 	require.NoError(t, os.CopyFS(path, os.DirFS(whole)))
 	s := open(t, path)
@@ -128,7 +130,7 @@ func TestDamageAfterKill(t *testing.T) {
 
 	rng := rand.New(rand.NewPCG(3, 3))
 	replaced, kept := 0, 0
-	for range 60 {
+	for range 30 {
 		path := filepath.Join(t.TempDir(), "copy")
 		require.NoError(t, os.CopyFS(path, os.DirFS(whole)))
 		what := damageAnything(t, rng, filepath.Join(path, "customer", "000001"))
@@ -139,7 +141,7 @@ func TestDamageAfterKill(t *testing.T) {
 		} else {
 			next := position(s)
 			t.Logf("%s: opened at %d of %d", what, next, acknowledged)
-			new(models).at(next).Check(t, s)
+			new(models).at(next).check(t, s)
 			kept++
 		}
 		require.NoError(t, s.Close())
@@ -161,7 +163,7 @@ func damageAnything(t *testing.T, rng *rand.Rand, g string) string {
 	b, err := os.ReadFile(f)
 	require.NoError(t, err)
 	end := len(bytes.TrimRight(b, "\x00"))
-	what := ""
+	var what string
 	switch op := rng.IntN(4); {
 	case op == 0 || end == 0:
 		what = "no " + filepath.Base(f)
@@ -173,7 +175,7 @@ func damageAnything(t *testing.T, rng *rand.Rand, g string) string {
 	default:
 		n := rng.IntN(end)
 		what = fmt.Sprintf("byte %d of %s", n, filepath.Base(f))
-		flip(t, f, n)
+		require.NoError(t, flip(f, func(int) int { return n }))
 	}
 	return what
 }
@@ -250,7 +252,7 @@ func TestMisfit(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "definition", other.Discarded())
 	assert.False(t, other.Complete())
-	storetest.NewModel().Check(t, other)
+	newModel().check(t, other)
 	_, err = d.OpenStore(o)
 	require.ErrorContains(t, err, "open already")
 	require.NoError(t, other.Close())

@@ -157,7 +157,7 @@ func syncDir(dir string) error {
 
 // dirError says what to do about an error of the file system at the directory itself.
 func dirError(dir string, err error) error {
-	remedy := ""
+	var remedy string
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return fmt.Errorf("%w: open store directory: %w: free some space on the file system of %s", ErrNoSpace, err, dir)

@@ -283,8 +283,8 @@ func readLog(path string) (logContent, error) {
 		if meta&metaFin == 0 {
 			continue
 		}
-		version, err := strconv.ParseUint(string(value), 10, 64)
-		if err != nil || version != ^binary.BigEndian.Uint64(key[keyLen-8:]) {
+		version := ^binary.BigEndian.Uint64(key[keyLen-8:]) // so that newer ones come first
+		if string(value) != strconv.FormatUint(version, 10) {
 			return c, nil
 		}
 		if c.first == 0 {

@@ -1,6 +1,10 @@
 package dimstore
 
-import "github.com/dgraph-io/badger/v4"
+import (
+	"slices"
+
+	"github.com/dgraph-io/badger/v4"
+)
 
 // memory gives out byte slices that live until reset, without a heap allocation each. Badger refers to keys and values until a transaction is
 // committed, and copies them then.
@@ -29,7 +33,7 @@ func (m *memory) grab(n int) []byte {
 func (m *memory) keep(b []byte) []byte {
 	block := &m.blocks[m.at]
 	*block = (*block)[:len(*block)+len(b)]
-	return b[:len(b):len(b)]
+	return slices.Clip(b)
 }
 
 func (m *memory) reset() {

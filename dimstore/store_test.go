@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"enricher/dimstore"
-	"enricher/dimstore/storetest"
 )
 
 func TestStore(t *testing.T) {
@@ -17,10 +16,13 @@ func TestStore(t *testing.T) {
 		"zstd":  {Memory: 64 << 20, Compression: "zstd"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			storetest.Run(t, true, func(t *testing.T) storetest.Factory {
+			testConformance(t, true, func(t *testing.T) factory {
 				t.Helper()
 				path := t.TempDir()
-				return func(t *testing.T) storetest.Store { t.Helper(); return openStore(t, path, o) }
+				return func(t *testing.T) conformingStore {
+					t.Helper()
+					return openStore(t, path, o)
+				}
 			})
 		})
 	}

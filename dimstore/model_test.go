@@ -1,9 +1,11 @@
-package storetest
+package dimstore_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -13,19 +15,19 @@ import (
 	"enricher/record"
 )
 
-// Model is what a store must hold, in plain maps.
-type Model struct {
+// model is what a store must hold, in plain maps.
+type model struct {
 	rows      map[[2]string]dimstore.Change // rows and marks by partition and key
 	positions map[dimstore.BucketID]dimstore.Position
 }
 
-// NewModel returns the model of an empty store.
-func NewModel() *Model {
-	return &Model{rows: make(map[[2]string]dimstore.Change), positions: make(map[dimstore.BucketID]dimstore.Position)}
+// newModel returns the model of an empty store.
+func newModel() *model {
+	return &model{rows: make(map[[2]string]dimstore.Change), positions: make(map[dimstore.BucketID]dimstore.Position)}
 }
 
-// Apply does to the model what Store.Apply does to a store.
-func (m *Model) Apply(changes []dimstore.Change, positions []dimstore.Position) dimstore.Applied {
+// apply does to the model what Store.Apply does to a store.
+func (m *model) apply(changes []dimstore.Change, positions []dimstore.Position) dimstore.Applied {
 	var a dimstore.Applied
 	for _, c := range changes {
 		k := [2]string{string(c.Partition), string(c.Key)}
@@ -61,8 +63,8 @@ func newer(a, b dimstore.Change) bool {
 	return a.Bucket.Partition > b.Bucket.Partition
 }
 
-// Check compares a store with the model, row by row.
-func (m *Model) Check(t *testing.T, s Store) {
+// check compares a store with the model, row by row.
+func (m *model) check(t *testing.T, s conformingStore) {
 	t.Helper()
 	v := s.Read()
 	defer v.Close()
@@ -74,7 +76,7 @@ func (m *Model) Check(t *testing.T, s Store) {
 		if c.Delete {
 			continue
 		}
-		require.True(t, string(row) == string(c.Row), "content of %.40q", k)
+		require.Truef(t, bytes.Equal(row, c.Row), "content of %.40q", k)
 		live[k[0]] = append(live[k[0]], k[1])
 	}
 	n := 0
@@ -95,13 +97,13 @@ func (m *Model) Check(t *testing.T, s Store) {
 	}
 }
 
-func (m *Model) checkScan(t *testing.T, v dimstore.View, partition, prefix string, keys []string) {
+func (m *model) checkScan(t *testing.T, v dimstore.View, partition, prefix string, keys []string) {
 	t.Helper()
 	keys = slices.DeleteFunc(slices.Clone(keys), func(k string) bool { return !strings.HasPrefix(k, prefix) })
 	i := 0
 	require.NoError(t, v.Scan([]byte(partition), []byte(prefix), func(row record.Row) bool {
 		require.Less(t, i, len(keys), "more rows than keys")
-		require.True(t, string(row) == string(m.rows[[2]string{partition, keys[i]}].Row), "row %d of partition %.40q from %.40q", i, partition, prefix)
+		require.Truef(t, bytes.Equal(row, m.rows[[2]string{partition, keys[i]}].Row), "row %d of partition %.40q from %.40q", i, partition, prefix)
 		i++
 		return true
 	}))
@@ -109,24 +111,25 @@ func (m *Model) checkScan(t *testing.T, v dimstore.View, partition, prefix strin
 }
 
 // testModel compares a store with the model through random changes, reopened now and then if it is durable.
-func testModel(t *testing.T, durable bool, newFactory func(t *testing.T) Factory) {
+func testModel(t *testing.T, durable bool, newFactory func(t *testing.T) factory) {
+	t.Helper()
 	for seed := range uint64(4) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
 			open := newFactory(t)
 			s := open(t)
-			m := NewModel()
+			m := newModel()
 			h := newHistory(rng)
 			complete := false
 			for range 40 {
 				changes, positions := h.batch()
-				want := m.Apply(changes, positions)
+				want := m.apply(changes, positions)
 				got, err := s.Apply(changes, positions)
 				require.NoError(t, err)
 				require.Equal(t, want, got)
 				switch rng.IntN(8) {
 				case 0:
-					m.Check(t, s)
+					m.check(t, s)
 				case 1:
 					if !durable {
 						continue
@@ -134,7 +137,7 @@ func testModel(t *testing.T, durable bool, newFactory func(t *testing.T) Factory
 					require.NoError(t, s.Close())
 					s = open(t)
 					require.Equal(t, complete, s.Complete())
-					m.Check(t, s)
+					m.check(t, s)
 				case 2:
 					if rng.IntN(3) == 0 {
 						require.NoError(t, s.MarkComplete())
@@ -142,7 +145,7 @@ func testModel(t *testing.T, durable bool, newFactory func(t *testing.T) Factory
 					}
 				}
 			}
-			m.Check(t, s)
+			m.check(t, s)
 			require.NoError(t, s.Close())
 		})
 	}
@@ -186,7 +189,7 @@ func (h *history) batch() ([]dimstore.Change, []dimstore.Position) {
 			c.Partition = []byte(h.parts[h.rng.IntN(4)])
 		}
 		if !c.Delete {
-			c.Row = record.Row(strings.Repeat(fmt.Sprint(c.Offset), h.rng.IntN(50)))
+			c.Row = record.Row(strings.Repeat(strconv.FormatInt(c.Offset, 10), h.rng.IntN(50)))
 			if h.rng.IntN(300) == 0 {
 				c.Row = record.Row(strings.Repeat("L", 1<<20+h.rng.IntN(1<<20)))
 			}

@@ -1,10 +1,10 @@
-// Package storetest is the contract of a dimension store as tests. Every implementation runs them.
-package storetest
+package dimstore_test
 
 import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +16,8 @@ import (
 	"enricher/record"
 )
 
-// Store is what is tested.
-type Store interface {
+// conformingStore is what the suite tests: the contract of a dimension store, whatever keeps the rows.
+type conformingStore interface {
 	Apply(changes []dimstore.Change, positions []dimstore.Position) (dimstore.Applied, error)
 	Positions() []dimstore.Position
 	Complete() bool
@@ -29,16 +29,16 @@ type Store interface {
 	Close() error
 }
 
-// Factory opens stores over the same data, one at a time: the first call finds nothing, a later one what the store before left at its
+// factory opens stores over the same data, one at a time: the first call finds nothing, a later one what the store before left at its
 // Close.
-type Factory func(t *testing.T) Store
+type factory func(t *testing.T) conformingStore
 
-// Run runs the suite. newFactory is called once per test, with data of its own; durable says that data outlive Close.
-func Run(t *testing.T, durable bool, newFactory func(t *testing.T) Factory) {
+// testConformance runs the suite. newFactory is called once per test, with data of its own; durable says that data outlive Close.
+func testConformance(t *testing.T, durable bool, newFactory func(t *testing.T) factory) {
 	t.Helper()
 	for _, c := range []struct {
 		name string
-		test func(t *testing.T, s Store)
+		test func(t *testing.T, s conformingStore)
 	}{
 		{"rows", testRows},
 		{"versions", testVersions},
@@ -82,7 +82,7 @@ func remove(b dimstore.BucketID, offset, ts int64, partition, key string) dimsto
 	return dimstore.Change{Bucket: b, Offset: offset, Timestamp: ts, Partition: []byte(partition), Key: []byte(key), Delete: true}
 }
 
-func apply(t *testing.T, s Store, changes ...dimstore.Change) dimstore.Applied {
+func apply(t *testing.T, s conformingStore, changes ...dimstore.Change) dimstore.Applied {
 	t.Helper()
 	a, err := s.Apply(changes, nil)
 	require.NoError(t, err)
@@ -90,7 +90,7 @@ func apply(t *testing.T, s Store, changes ...dimstore.Change) dimstore.Applied {
 }
 
 // get returns the row, "-" when there is none.
-func get(t *testing.T, s Store, partition, key string) string {
+func get(t *testing.T, s conformingStore, partition, key string) string {
 	t.Helper()
 	v := s.Read()
 	defer v.Close()
@@ -108,7 +108,7 @@ func getIn(t *testing.T, v dimstore.View, partition, key string) string {
 	return string(row)
 }
 
-func scan(t *testing.T, s Store, partition, prefix string) []string {
+func scan(t *testing.T, s conformingStore, partition, prefix string) []string {
 	t.Helper()
 	v := s.Read()
 	defer v.Close()
@@ -125,7 +125,8 @@ func scanIn(t *testing.T, v dimstore.View, partition, prefix string) []string {
 	return rows
 }
 
-func testRows(t *testing.T, s Store) {
+func testRows(t *testing.T, s conformingStore) {
+	t.Helper()
 	assert.Equal(t, "-", get(t, s, "", "k"))
 	assert.Equal(t, dimstore.Applied{Upserts: 2}, apply(t, s, upsert(bucket0, 0, 1, "", "k", "one"), upsert(bucket0, 1, 1, "", "", "empty key")))
 	assert.Equal(t, "one", get(t, s, "", "k"))
@@ -137,13 +138,14 @@ func testRows(t *testing.T, s Store) {
 	assert.Equal(t, dimstore.Applied{Deletes: 1}, apply(t, s, remove(bucket0, 3, 1, "", "k")))
 	assert.Equal(t, "-", get(t, s, "", "k"))
 	apply(t, s, upsert(bucket0, 4, 1, "", "k", ""))
-	assert.Equal(t, "", get(t, s, "", "k"), "an empty row is a row")
+	assert.Empty(t, get(t, s, "", "k"), "an empty row is a row")
 	apply(t, s, upsert(bucket0, 5, 1, "p", "bc", "p/bc"), upsert(bucket0, 6, 1, "pb", "c", "pb/c"))
 	assert.Equal(t, "p/bc", get(t, s, "p", "bc"))
 	assert.Equal(t, "pb/c", get(t, s, "pb", "c"))
 }
 
-func testVersions(t *testing.T, s Store) {
+func testVersions(t *testing.T, s conformingStore) {
+	t.Helper()
 	topicB := dimstore.BucketID{Topic: "customer_b", Partition: 0}
 	for i, c := range []struct {
 		name          string
@@ -185,7 +187,8 @@ func testVersions(t *testing.T, s Store) {
 	}
 }
 
-func testMarks(t *testing.T, s Store) {
+func testMarks(t *testing.T, s conformingStore) {
+	t.Helper()
 	apply(t, s, upsert(bucket3, 1, 100, "p", "k", "row"), remove(bucket3, 2, 200, "p", "k"))
 	assert.Equal(t, dimstore.Applied{Stale: 1}, apply(t, s, upsert(bucket0, 50, 150, "p", "k", "old")), "older than the delete")
 	assert.Equal(t, "-", get(t, s, "p", "k"))
@@ -202,7 +205,8 @@ func testMarks(t *testing.T, s Store) {
 	assert.EqualValues(t, 1, s.Rows())
 }
 
-func testOneKey(t *testing.T, s Store) {
+func testOneKey(t *testing.T, s conformingStore) {
+	t.Helper()
 	a := apply(t, s,
 		upsert(bucket0, 0, 1, "p", "k", "a"), remove(bucket0, 1, 1, "p", "k"), upsert(bucket0, 2, 1, "p", "k", "b"),
 		upsert(bucket0, 1, 1, "p", "k", "stale"), upsert(bucket0, 3, 1, "p", "k", "c"))
@@ -214,7 +218,8 @@ func testOneKey(t *testing.T, s Store) {
 	assert.Equal(t, 0, s.Partitions())
 }
 
-func testCounters(t *testing.T, s Store) {
+func testCounters(t *testing.T, s conformingStore) {
+	t.Helper()
 	has := func(p string) bool {
 		v := s.Read()
 		defer v.Close()
@@ -237,7 +242,8 @@ func testCounters(t *testing.T, s Store) {
 	assert.True(t, has("2025"))
 }
 
-func testScan(t *testing.T, s Store) {
+func testScan(t *testing.T, s conformingStore) {
+	t.Helper()
 	keys := []string{"", "\x00", "\x00\x01", "a", "ab", "abc", "b", "\xff", "\xff\xff"}
 	var changes []dimstore.Change
 	for i := range keys {
@@ -264,7 +270,8 @@ func testScan(t *testing.T, s Store) {
 	assert.Equal(t, keys, scanIn(t, v, "p", ""), "backwards as well")
 }
 
-func testNested(t *testing.T, s Store) {
+func testNested(t *testing.T, s conformingStore) {
+	t.Helper()
 	for i := range 5 {
 		apply(t, s, upsert(bucket0, int64(i), 1, "", fmt.Sprintf("k%d", i), fmt.Sprintf("r%d", i)))
 	}
@@ -281,7 +288,8 @@ func testNested(t *testing.T, s Store) {
 	assert.Equal(t, []string{"r0", "r1", "r2", "r3", "r4"}, seen)
 }
 
-func testLongKeys(t *testing.T, s Store) {
+func testLongKeys(t *testing.T, s conformingStore) {
+	t.Helper()
 	const mib = 1 << 20
 	long := strings.Repeat("x", mib)
 	half := strings.Repeat("x", 40_000)
@@ -316,10 +324,11 @@ func testLongKeys(t *testing.T, s Store) {
 	assert.EqualValues(t, 5*len(keys)-1, s.Rows())
 }
 
-func testLargeRows(t *testing.T, s Store) {
+func testLargeRows(t *testing.T, s conformingStore) {
+	t.Helper()
 	big := func(c byte, n int) string { return strings.Repeat(string(c), n) }
 	for i, size := range []int{600_000, 1 << 20, 3 << 20, 20 << 20} {
-		key := fmt.Sprint(i)
+		key := strconv.Itoa(i)
 		apply(t, s, upsert(bucket0, int64(3*i), 1, "p", key, big('a', size)))
 		require.Equal(t, big('a', size), get(t, s, "p", key))
 		old := s.Read()
@@ -340,11 +349,12 @@ func testLargeRows(t *testing.T, s Store) {
 	assert.Equal(t, big('d', 3<<20), get(t, s, "p", long), "a long key and a large row, twice in one batch")
 }
 
-func testLargeBatch(t *testing.T, s Store) {
+func testLargeBatch(t *testing.T, s conformingStore) {
+	t.Helper()
 	const n = 60_000
 	var changes []dimstore.Change
 	for i := range n {
-		p := fmt.Sprint(i % 7)
+		p := strconv.Itoa(i % 7)
 		changes = append(changes, upsert(bucket0, int64(i), 1, p, fmt.Sprintf("%08d", i), strings.Repeat("r", 100)))
 	}
 	positions := []dimstore.Position{{Bucket: bucket0, Next: n + 5}}
@@ -360,7 +370,8 @@ func testLargeBatch(t *testing.T, s Store) {
 	assert.Equal(t, 1428, len(scan(t, s, "3", "0001"))) //nolint:testifylint // Len prints all of it
 }
 
-func testPositions(t *testing.T, s Store) {
+func testPositions(t *testing.T, s conformingStore) {
+	t.Helper()
 	assert.Empty(t, s.Positions())
 	p0 := dimstore.Position{
 		Bucket: bucket0, TopicID: [16]byte{1, 2, 15: 9}, Next: 17, ProvedAt: time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC),
@@ -385,14 +396,15 @@ func testPositions(t *testing.T, s Store) {
 	assert.ElementsMatch(t, append(many, p0, p3), s.Positions(), "more than fit into a transaction")
 }
 
-func testSnapshot(t *testing.T, s Store) {
+func testSnapshot(t *testing.T, s conformingStore) {
+	t.Helper()
 	apply(t, s, upsert(bucket0, 0, 1, "", "k", "old"), upsert(bucket0, 1, 1, "", "gone", "old"))
 	v := s.Read()
 	row, ok, err := v.Get(nil, []byte("k"))
 	require.NoError(t, err)
 	require.True(t, ok)
 	for i := range 100 {
-		apply(t, s, upsert(bucket0, int64(2+i), 1, "", "k", fmt.Sprint(i)), remove(bucket0, int64(2+i), 1, "", "gone"))
+		apply(t, s, upsert(bucket0, int64(2+i), 1, "", "k", strconv.Itoa(i)), remove(bucket0, int64(2+i), 1, "", "gone"))
 	}
 	assert.Equal(t, "old", string(row), "a row stays valid until the view is closed")
 	assert.Equal(t, "old", getIn(t, v, "", "k"))
@@ -402,7 +414,8 @@ func testSnapshot(t *testing.T, s Store) {
 	assert.Equal(t, "-", get(t, s, "", "gone"))
 }
 
-func testArguments(t *testing.T, s Store) {
+func testArguments(t *testing.T, s conformingStore) {
+	t.Helper()
 	buf := []byte("pkr")
 	apply(t, s, dimstore.Change{Bucket: bucket0, Partition: buf[:1], Key: buf[1:2], Row: buf[2:]})
 	copy(buf, "xyz")
@@ -414,7 +427,8 @@ func testArguments(t *testing.T, s Store) {
 	assert.Equal(t, 0, s.Partitions())
 }
 
-func testComplete(t *testing.T, s Store) {
+func testComplete(t *testing.T, s conformingStore) {
+	t.Helper()
 	var changes []dimstore.Change
 	for i := range 20_000 {
 		changes = append(changes, upsert(bucket0, int64(i), 1, "", fmt.Sprintf("%08d", i*7919%20_000), strings.Repeat("r", 200)))
@@ -431,7 +445,8 @@ func testComplete(t *testing.T, s Store) {
 	assert.EqualValues(t, 20_001, s.Rows())
 }
 
-func testReset(t *testing.T, s Store) {
+func testReset(t *testing.T, s conformingStore) {
+	t.Helper()
 	_, err := s.Apply([]dimstore.Change{upsert(bucket0, 0, 1, "p", "k", "row")}, []dimstore.Position{{Bucket: bucket0, Next: 1}})
 	require.NoError(t, err)
 	require.NoError(t, s.MarkComplete())
@@ -445,7 +460,8 @@ func testReset(t *testing.T, s Store) {
 	assert.Equal(t, "again", get(t, s, "p", "k"))
 }
 
-func testClosed(t *testing.T, s Store) {
+func testClosed(t *testing.T, s conformingStore) {
+	t.Helper()
 	apply(t, s, upsert(bucket0, 0, 1, "p", "k", "row"))
 	v := s.Read()
 	done := make(chan error, 1)
@@ -466,7 +482,8 @@ func testClosed(t *testing.T, s Store) {
 }
 
 // testConcurrent has one writer that moves a row of pairs from n to n+1 in one Apply, and readers that must see one n at a time.
-func testConcurrent(t *testing.T, s Store) {
+func testConcurrent(t *testing.T, s conformingStore) {
+	t.Helper()
 	const readers, rounds, keys = 8, 300, 20
 	key := func(i int) []byte { return binary.BigEndian.AppendUint32([]byte("k"), uint32(i)) }
 	round := func(n int) []dimstore.Change {
@@ -505,7 +522,7 @@ func testConcurrent(t *testing.T, s Store) {
 	}
 }
 
-func readRound(s Store, key func(int) []byte, keys, reader int) error {
+func readRound(s conformingStore, key func(int) []byte, keys, reader int) error {
 	v := s.Read()
 	defer v.Close()
 	first, ok, err := v.Get([]byte("p"), key(0))
