@@ -19,6 +19,7 @@ const sameSignal = 20 * time.Millisecond
 
 func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
+	signal.Ignore(syscall.SIGPIPE) // a reader of the output that goes away is an error of the write, not an end without cleaning up
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {

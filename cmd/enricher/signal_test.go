@@ -114,6 +114,26 @@ func (b *bench) hangInWrite(cmd *exec.Cmd, stderr *syncBuffer) {
 	}
 }
 
+func TestAReaderThatGoesAwayIsNoCrash(t *testing.T) {
+	temp := t.TempDir()
+	cmd := exec.Command(os.Args[0], "demo")
+	stderr := &syncBuffer{}
+	cmd.Env, cmd.Stderr = append(os.Environ(), asProgram+"=1", "TMPDIR="+temp), stderr
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	_, err = stdout.Read(make([]byte, 10))
+	require.NoError(t, err)
+	require.NoError(t, stdout.Close())
+	exit, ok := errors.AsType[*exec.ExitError](cmd.Wait())
+	require.True(t, ok)
+	assert.Equal(t, exitFailed, exit.ExitCode(), stderr)
+	assert.Contains(t, stderr.lastLine(), "broken pipe")
+	left, err := os.ReadDir(temp)
+	require.NoError(t, err)
+	assert.Empty(t, left, "the demo's folder is removed")
+}
+
 func TestAwaitEnd(t *testing.T) {
 	boom := errors.New("boom")
 	synctest.Test(t, func(t *testing.T) {
