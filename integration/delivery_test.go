@@ -83,34 +83,34 @@ func awaitShares(t *testing.T, services ...*service) {
 // timeouts was given up by the broker; it goes on by itself.
 func TestExactlyOncePausedProcess(t *testing.T) {
 	t.Parallel()
-	const facts, customers, partitions = 10_000, 100, 4
+	const limit, customers, partitions = 100_000, 100, 4
 	c := onShared(t)
 	c.createAll(t, partitions)
 	c.rows(t, customers, partitions)
 	w := c.follow(t, "out")
-	written := c.load(t, facts, 700, customers, partitions)
+	facts := c.load(t, limit, 700, customers, partitions)
 	s := c.newHost(t).start(t, standard)
 	w.await(t, 1000, 30*time.Second, s)
 	s.signal(t, syscall.SIGSTOP)
 	<-time.After(9 * time.Second)
 	s.signal(t, syscall.SIGCONT)
-	written.wait(t)
-	w.await(t, facts, 60*time.Second, s)
+	n := facts.end(t)
+	w.await(t, n, 60*time.Second, s)
 	s.awaitReady(t, 15*time.Second)
 	s.terminate(t)
-	c.exactlyOnce(t, facts, customers)
+	c.exactlyOnce(t, n, customers)
 }
 
 // While one instance is paused another takes over its partitions; back again,
 // the paused one must not write what the other has written.
 func TestExactlyOncePausedAmongTwo(t *testing.T) {
 	t.Parallel()
-	const facts, customers, partitions = 12_000, 100, 4
+	const limit, customers, partitions = 100_000, 100, 4
 	c := onShared(t)
 	c.createAll(t, partitions)
 	c.rows(t, customers, partitions)
 	w := c.follow(t, "out")
-	written := c.load(t, facts, 700, customers, partitions)
+	facts := c.load(t, limit, 700, customers, partitions)
 	first, second := c.newHost(t).start(t, standard), c.newHost(t).start(t, standard)
 	awaitShares(t, first, second)
 	first.signal(t, syscall.SIGSTOP)
@@ -118,12 +118,12 @@ func TestExactlyOncePausedAmongTwo(t *testing.T) {
 	<-time.After(9 * time.Second)
 	w.await(t, n+1000, 30*time.Second, second)
 	first.signal(t, syscall.SIGCONT)
-	written.wait(t)
-	w.await(t, facts, 60*time.Second, first, second)
+	n = facts.end(t)
+	w.await(t, n, 60*time.Second, first, second)
 	first.awaitReady(t, 15*time.Second)
 	first.terminate(t)
 	second.terminate(t)
-	c.exactlyOnce(t, facts, customers)
+	c.exactlyOnce(t, n, customers)
 }
 
 // at_least_once may repeat after a kill, but loses nothing.

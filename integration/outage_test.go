@@ -52,7 +52,7 @@ func TestBrokerOutage(t *testing.T) {
 // A stop while the broker is gone ends within the grace, with 0.
 func TestStopWithoutBroker(t *testing.T) {
 	t.Parallel()
-	const facts, customers = 3_000, 100
+	const limit, customers = 100_000, 100
 	b := ownBroker(t)
 	c := on(t, b.plain())
 	c.createAll(t, 4)
@@ -61,7 +61,7 @@ func TestStopWithoutBroker(t *testing.T) {
 	config := replace(t, standard, "shutdown_grace: 20s", "shutdown_grace: 5s")
 	h := c.newHost(t)
 	s := h.start(t, config)
-	written := c.load(t, facts, 500, customers, 4)
+	facts := c.load(t, limit, 500, customers, 4)
 	w.await(t, 500, 30*time.Second, s)
 	b.stop(t)
 	<-time.After(2 * time.Second)
@@ -71,10 +71,10 @@ func TestStopWithoutBroker(t *testing.T) {
 	b.restart(t)
 	awaitBroker(t, b.plain())
 	s = h.start(t, config)
-	written.wait(t)
-	w.await(t, facts, 60*time.Second, s)
+	n := facts.end(t)
+	w.await(t, n, 60*time.Second, s)
 	s.terminate(t)
-	c.exactlyOnce(t, facts, customers)
+	c.exactlyOnce(t, n, customers)
 }
 
 // The second signal ends the process at once, with 1. The broker does not
@@ -107,23 +107,23 @@ func TestSecondSignal(t *testing.T) {
 // A stop under load loses and repeats nothing.
 func TestExactlyOnceStopsUnderLoad(t *testing.T) {
 	t.Parallel()
-	const facts, customers = 12_000, 100
+	const limit, customers = 100_000, 100
 	c := onShared(t)
 	c.createAll(t, 4)
 	c.rows(t, customers, 4)
 	w := c.follow(t, "out")
 	h := c.newHost(t)
-	written := c.load(t, facts, 1500, customers, 4)
+	facts := c.load(t, limit, 1500, customers, 4)
 	for range 3 {
 		s := h.start(t, standard)
 		w.await(t, w.count()+800, 30*time.Second, s)
 		t.Logf("terminated in %v after %d results", s.terminate(t), w.count())
 	}
 	s := h.start(t, standard)
-	written.wait(t)
-	w.await(t, facts, 60*time.Second, s)
+	n := facts.end(t)
+	w.await(t, n, 60*time.Second, s)
 	s.terminate(t)
-	c.exactlyOnce(t, facts, customers)
+	c.exactlyOnce(t, n, customers)
 }
 
 // The output topic is missing: named in the log, retried, never a dead letter.
