@@ -149,10 +149,10 @@ func (c *cluster) load(t *testing.T, limit, rate, customers int, partitions int3
 	t.Helper()
 	const step = 20 * time.Millisecond
 	l := &load{}
-	steady, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 4*time.Minute)
+	steady, stop := context.WithCancel(ctx)
 	l.stop = stop
 	l.done.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 		defer cancel()
 		tick := time.NewTicker(step)
 		defer tick.Stop()
