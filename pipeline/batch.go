@@ -71,10 +71,23 @@ type worker struct {
 	facts  []lookup.Fact
 	memory *lookup.Batch
 	heads  []lookup.Header
+	steps  []time.Duration // how long each lookup of the last run took
+	last   time.Time
 }
 
-// lookUp runs the plan over the batch and makes its output records. The error is the store's.
-func (w *worker) lookUp(b *batch, o *Options, known map[origin]refusal) error {
+func newWorker(plan *lookup.Plan) *worker {
+	w := &worker{memory: plan.NewBatch()}
+	w.memory.OnStep(func(int) {
+		now := time.Now()
+		w.steps = append(w.steps, now.Sub(w.last))
+		w.last = now
+	})
+	return w
+}
+
+// lookUp runs the plan over the batch and makes its output records. Where the plan bounds the memory of a run it may take only the first facts: the
+// rest comes back as a batch of its own, nil else. The error is the store's.
+func (w *worker) lookUp(b *batch, o *Options, known map[origin]refusal) (rest *batch, err error) {
 	w.facts = w.facts[:0]
 	w.heads = w.heads[:0]
 	headers := o.Plan.NeedsHeaders()
@@ -92,15 +105,30 @@ func (w *worker) lookUp(b *batch, o *Options, known map[origin]refusal) error {
 		w.facts = append(w.facts, f)
 	}
 	start := time.Now()
+	w.last, w.steps = start, w.steps[:0]
 	outs, err := w.memory.Run(w.facts)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	b.lookedUp = time.Since(start)
+	b.stepTimes = append(b.stepTimes[:0], w.steps...)
 	b.lookups = append(b.lookups[:0], w.memory.Stats()...)
+	rest = b.split(len(outs))
 	b.build(outs, o, known)
 	clear(w.facts)
-	return nil
+	return rest, nil
+}
+
+// split cuts the facts from n on off; nil when there are none.
+func (b *batch) split(n int) *batch {
+	if n == len(b.recs) {
+		return nil
+	}
+	middle := b.recs[n].Offset
+	rest := &batch{lane: b.lane, gen: b.gen, recs: b.recs[n:], facts: len(b.recs) - n, epoch: b.epoch, span: run{middle, b.span.To}}
+	b.span.To, b.epoch = middle, b.recs[n-1].LeaderEpoch
+	b.recs, b.facts = b.recs[:n:n], n
+	return rest
 }
 
 // build turns outcomes into output records.

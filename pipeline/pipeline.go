@@ -32,7 +32,7 @@ func New(o Options) (*Pipeline, error) {
 	n := max(2, 2*runtime.GOMAXPROCS(0))
 	p.slots = make(chan *worker, n)
 	for range n {
-		p.slots <- &worker{memory: o.Plan.NewBatch()}
+		p.slots <- newWorker(o.Plan)
 	}
 	p.state.init(&o)
 	o.Metrics.observe(p)

@@ -46,6 +46,9 @@ type session struct {
 	progressed bool                               // something was committed; the writer's own
 }
 
+// readyBatches is how many batches may wait for the writer: what is looked up while a transaction ends. With the bytes of a run it bounds their memory.
+const readyBatches = 32
+
 // fatalError ends the service. Everything else ends only the session.
 type fatalError struct{ error }
 
@@ -62,7 +65,7 @@ var (
 func newSession(ctx context.Context, p *Pipeline, admin *kadm.Client, batchMax int32) (*session, error) {
 	s := &session{
 		p: p, o: &p.o, admin: admin, gate: newGate(), lanes: map[laneID]*lane{}, refused: map[origin]string{},
-		ready: make(chan *batch, 256), room: make(chan struct{}, 1), broken: make(chan struct{}, 1), assigned: make(chan struct{}, 1),
+		ready: make(chan *batch, readyBatches), room: make(chan struct{}, 1), broken: make(chan struct{}, 1), assigned: make(chan struct{}, 1),
 		slots: p.slots,
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -338,15 +341,19 @@ func (s *session) work(l *lane) {
 			s.releaseAll([]*batch{b})
 			continue
 		}
-		if err := w.lookUp(b, s.o, s.known()); err != nil {
-			s.cancel(fatalError{fmt.Errorf("look up facts of topic %s, partition %d: %w", l.topic, l.partition, err)})
-			return
-		}
-		s.o.Metrics.lookedUp(b)
-		select {
-		case s.ready <- b:
-		case <-s.ctx.Done():
-			return
+		for b != nil {
+			rest, err := w.lookUp(b, s.o, s.known())
+			if err != nil {
+				s.cancel(fatalError{fmt.Errorf("look up facts of topic %s, partition %d: %w", l.topic, l.partition, err)})
+				return
+			}
+			s.o.Metrics.lookedUp(b)
+			select {
+			case s.ready <- b:
+			case <-s.ctx.Done():
+				return
+			}
+			b = rest
 		}
 	}
 }

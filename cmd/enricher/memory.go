@@ -13,6 +13,10 @@ const (
 	minProduceBuf  = 2 << 20
 	maxProduceBuf  = 64 << 20
 
+	// runBytes bounds what the lookups of one run derive (softly), factBytes what one fact may become: a prefix with many rows must not take the heap.
+	runBytes  = 4 << 20
+	factBytes = 64 << 20
+
 	// runtimeMemory is what the process takes beside store.memory: code, stacks, Kafka metadata, garbage between two collections.
 	runtimeMemory = 256 << 20
 )

@@ -100,7 +100,7 @@ func fingerprint(d config.Dimension, s *record.Schema) string {
 }
 
 func lookupOptions(cfg *config.Config, dimensions []dimensionPlan, table func(string) lookup.Table) lookup.Options {
-	var o lookup.Options
+	o := lookup.Options{BatchBytes: runBytes, MaxBytes: factBytes}
 	for _, d := range dimensions {
 		dimension := lookup.Dimension{Name: d.Name, Schema: d.Schema}
 		if table != nil {
