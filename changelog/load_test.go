@@ -359,6 +359,25 @@ func TestRefusedAtStart(t *testing.T) {
 	}
 }
 
+// An answer that leaves a bucket out, without an error, is none: an end of 0 would make the dimension warm without its rows.
+func TestAnswersThatLeaveBucketsOut(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		w.many(2, 10)
+		left := 20
+		w.cluster.ControlKey(int16(kmsg.ListOffsets), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+			w.cluster.KeepControl()
+			left--
+			return kreq.ResponseKind(), nil, left > 0
+		})
+		r := w.start()
+		time.Sleep(time.Second)
+		assert.Contains(t, r.Status().WaitingFor, "the answer lacks it")
+		r.waitWarm()
+		assert.EqualValues(t, 20, w.sink.Rows())
+		r.end()
+	})
+}
+
 func TestRetentionThatCantBeReadIsKafkasDefault(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeConfigs}, Err: kerr.TopicAuthorizationFailed, Count: -1})

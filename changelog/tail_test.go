@@ -471,6 +471,41 @@ func TestFetchesOfAnotherTopicIDAreRefused(t *testing.T) {
 	})
 }
 
+// What a probe passed, or was taken before, is not taken again.
+func TestEveryOffsetIsTakenOnce(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		d, err := New(w.o)
+		require.NoError(t, err)
+		_, err = d.prepare(w.t.Context(), logTopic{buckets: []logBucket{{0, 9, 9}}, askedAt: time.Now()})
+		require.NoError(t, err)
+		r := newReader(d, nil, nil, newBatch(1))
+		take := func(offsets ...int64) {
+			recs := records(0, "1", row(1, "A"), "2", row(2, "B"), "3", row(3, "C"))[:len(offsets)]
+			for i := range recs {
+				recs[i].Offset = offsets[i]
+			}
+			require.NoError(t, r.take(w.t.Context(), kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: topic, Partitions: []kgo.FetchPartition{{Records: recs}}}}}}))
+		}
+		offsets := func() (got []int64) {
+			for _, c := range r.cur.changes {
+				got = append(got, c.Offset)
+			}
+			return got
+		}
+		take(0, 2)
+		take(2, 3)
+		require.Equal(t, []int64{0, 2, 3}, offsets())
+		require.NoError(t, r.found(found{from: 3, to: 7}))
+		require.EqualValues(t, 4, r.read[0], "the client was faster")
+		require.NoError(t, r.found(found{from: 3, outOfRange: true}))
+		require.NoError(t, r.found(found{from: 4, to: 7}))
+		require.EqualValues(t, 7, r.cur.next[0])
+		take(5, 7)
+		require.Equal(t, []int64{0, 2, 3, 7}, offsets())
+		require.ErrorIs(t, r.found(found{from: 8, outOfRange: true}), ErrRestart)
+	})
+}
+
 func TestDroppedStoreIsCounted(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		reg := prometheus.NewRegistry()
