@@ -15,9 +15,18 @@ import (
 func newLogger(w io.Writer, level, format string) *slog.Logger {
 	o := &slog.HandlerOptions{Level: parseLevel(level)}
 	if jsonLog(w, format) {
+		o.ReplaceAttr = readableDuration
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// readableDuration writes durations with their unit, as the text handler does: the JSON handler writes bare nanoseconds.
+func readableDuration(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
 
 // jsonLog tells whether the log is for machines; format is auto, text or json.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,6 +23,9 @@ func TestLogFormat(t *testing.T) {
 	var out bytes.Buffer
 	newLogger(&out, "info", "json").Info("x", "k", 1)
 	assert.Contains(t, out.String(), `"msg":"x","k":1}`)
+	out.Reset()
+	newLogger(&out, "info", "json").Info("x", "took", 1500*time.Millisecond)
+	assert.Contains(t, out.String(), `"took":"1.5s"}`, "a duration has its unit")
 	out.Reset()
 	newLogger(&out, "info", "text").Info("x", "k", 1)
 	assert.Contains(t, out.String(), "msg=x k=1\n")

@@ -124,7 +124,7 @@ func readiness(at phase, dimensions []dimensionStatus, facts []pipeline.Reason) 
 		}
 	}
 	if at == phaseWarming && len(reasons) == 0 { // between the last dimension and the group
-		return []admin.Reason{{Reason: "not_member", Detail: "the service has not joined the group yet"}}
+		return []admin.Reason{{Reason: "not_a_group_member", Detail: "the service has not joined the group yet"}}
 	}
 	for _, r := range facts {
 		reasons = append(reasons, admin.Reason(r))

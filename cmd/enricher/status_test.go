@@ -47,12 +47,12 @@ func TestReadiness(t *testing.T) {
 		"starting":          {phaseStarting, []dimensionStatus{warm}, nil, because("starting", "the store is being opened")},
 		"stopping":          {phaseStopping, []dimensionStatus{warm}, nil, because("stopping", "the service was told to stop, or has to")},
 		"warming up":        {phaseWarming, []dimensionStatus{warm, halfway}, nil, because("warming_up", "customer: 40 %, 400 rows, 200 rows/s, 3s left")},
-		"warm, not joined":  {phaseWarming, []dimensionStatus{warm}, nil, because("not_member", "the service has not joined the group yet")},
+		"warm, not joined":  {phaseWarming, []dimensionStatus{warm}, nil, because("not_a_group_member", "the service has not joined the group yet")},
 		"a new unread one":  {phaseWarming, []dimensionStatus{dimension(func(s *dimensionStatus) { s.Warm = false })}, nil, because("warming_up", "customer: not begun")},
 		"the pipeline says": {phaseRunning, []dimensionStatus{warm}, []pipeline.Reason{{Reason: "writes_failing", Detail: "d"}}, because("writes_failing", "d")},
 		"all of them": {phaseRunning, []dimensionStatus{
 			dimension(func(s *dimensionStatus) { s.Ready, s.Reasons = false, []string{"not fresh for 40s", "paused"} }), halfway,
-		}, []pipeline.Reason{{Reason: "not_member", Detail: "d"}}, because("dimension_not_ready", "customer: not fresh for 40s; paused", "warming_up", "customer: 40 %, 400 rows, 200 rows/s, 3s left", "not_member", "d")},
+		}, []pipeline.Reason{{Reason: "not_a_group_member", Detail: "d"}}, because("dimension_not_ready", "customer: not fresh for 40s; paused", "warming_up", "customer: 40 %, 400 rows, 200 rows/s, 3s left", "not_a_group_member", "d")},
 		"topic missing": {
 			phaseWarming,
 			[]dimensionStatus{dimension(func(s *dimensionStatus) {
