@@ -31,6 +31,7 @@ func BenchmarkLoad(b *testing.B) {
 	schema := newSchema(b, "c_custkey:int c_name:string c_address:string c_nationkey:int c_phone:string c_acctbal:decimal c_mktsegment:string", "c_custkey", "")
 
 	load := func(b *testing.B, sink Sink) {
+		b.Helper()
 		d, err := New(Options{
 			Name: topic, Topic: topic, Schema: schema, OnError: Fail, Sink: sink,
 			Client: []kgo.Opt{kgo.SeedBrokers(cluster.ListenAddrs()...)},
@@ -49,6 +50,7 @@ func BenchmarkLoad(b *testing.B) {
 		require.EqualValues(b, rows, d.Status().RecordsRead)
 	}
 	report := func(b *testing.B) {
+		b.Helper()
 		b.ReportMetric(float64(rows)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 	}
 	b.Run("nothing stored", func(b *testing.B) {

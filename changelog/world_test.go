@@ -3,9 +3,7 @@ package changelog
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"log/slog"
 	"strings"
 	"sync"
@@ -18,7 +16,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"enricher/dimstore"
 	"enricher/record"
@@ -281,17 +278,4 @@ func countLines(l *logBuffer, what string) int {
 		}
 	}
 	return n
-}
-
-// emptied is the batch without its records: the header keeps its offsets.
-func emptied(batch []byte) []byte {
-	var b kmsg.RecordBatch
-	if err := b.ReadFrom(batch); err != nil {
-		panic(err)
-	}
-	b.NumRecords, b.Records = 0, nil
-	b.Length = int32(len(b.AppendTo(nil)) - 12)
-	raw := b.AppendTo(nil)
-	binary.BigEndian.PutUint32(raw[17:], crc32.Checksum(raw[21:], crc32.MakeTable(crc32.Castagnoli)))
-	return raw
 }
