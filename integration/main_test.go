@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	// Scenarios wait most of the time, so more of them than cores run at once.
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = f.Value.Set("6")
+		_ = f.Value.Set("5")
 	}
 	if err := prepare(m); err != nil {
 		fmt.Fprintln(os.Stderr, "integration:", err)

@@ -31,7 +31,7 @@ lookups:
   - {dimension: customer, on: {id: cust}, select: [name]}
 output: {topic: $out}
 dead_letter: {topic: $dead}
-processing: {commit_interval: 100ms, transaction_timeout: 3s, shutdown_grace: 20s}
+processing: {commit_interval: 100ms, transaction_timeout: 5s, shutdown_grace: 20s}
 store: {dir: $DIR, memory: 128MiB, min_free_disk: 64MiB}
 admin: {listen: "$ADMIN"}
 log: {level: info, format: json}
