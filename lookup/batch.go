@@ -18,7 +18,7 @@ type Batch struct {
 
 	outcomes []Outcome
 	stats    []StepStats
-	views    []View // one per dimension of the plan, nil until it is needed
+	views    []view // one per dimension of the plan, opened when it is needed
 
 	// branches are what the facts have become so far, those of one fact side by
 	// side and in the order of the facts. choices has one number per branch and
@@ -74,7 +74,7 @@ const noRow = -1
 func (p *Plan) NewBatch() *Batch {
 	b := &Batch{
 		plan:  p,
-		views: make([]View, len(p.dimensions)),
+		views: make([]view, len(p.dimensions)),
 		stats: make([]StepStats, len(p.steps)),
 		null:  []byte("null"),
 		memo:  memo{seed: maphash.MakeSeed()},
@@ -172,26 +172,13 @@ func again[T any](s []T) []T {
 // release ends the views and lets go of the facts and the output. (The docs keep
 // the bytes of their last fact until the next Run.)
 func (b *Batch) release() {
-	for i, v := range b.views {
-		if v != nil {
-			b.views[i] = nil
+	for i := range b.views {
+		if v := b.views[i].View; v != nil {
+			b.views[i] = view{}
 			v.Close()
 		}
 	}
 	b.facts, b.out, b.scanned, b.entry = nil, nil, nil, nil
-}
-
-// view is the one view of a step's dimension in this Run.
-func (b *Batch) view(s int) (View, error) {
-	d := b.plan.steps[s].dimension
-	if b.views[d] == nil {
-		table := b.plan.dimensions[d].Table
-		if table == nil {
-			return nil, errNoTable
-		}
-		b.views[d] = table.Read()
-	}
-	return b.views[d], nil
 }
 
 // begin scans a fact and gives it its first branch, unless its end is decided.

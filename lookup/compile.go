@@ -25,6 +25,7 @@ func Compile(o Options) (*Plan, error) {
 		c.begin(i, s, o.Dimensions)
 		c.adds(i, s)
 	}
+	c.plan.needs = make([]needs, len(c.plan.dimensions))
 	for i, s := range o.Steps {
 		if c.schema(i) != nil {
 			c.reads(i, s)
@@ -42,9 +43,10 @@ func Compile(o Options) (*Plan, error) {
 	return c.plan, nil
 }
 
-// UsedColumns are the columns of a dimension that the steps name, in order and
-// once each: what a schema needs beside the declared columns and the keys.
-func UsedColumns(steps []Step, dimension string) []string {
+// UsedColumns are the columns of a dimension that the steps name and those of
+// its indexes, in order and once each: what a schema needs beside the declared
+// columns and the keys.
+func UsedColumns(steps []Step, dimension string, indexes ...[]string) []string {
 	var names []string
 	use := func(name string) {
 		if name != "" && !slices.Contains(names, name) {
@@ -63,6 +65,11 @@ func UsedColumns(steps []Step, dimension string) []string {
 		}
 		for _, w := range s.Where {
 			use(w.Column)
+		}
+	}
+	for _, index := range indexes {
+		for _, column := range index {
+			use(column)
 		}
 	}
 	return names
@@ -126,6 +133,7 @@ func (c *compiler) dimension(i int, name string, dimensions []Dimension) int {
 	var names []string
 	for _, d := range dimensions {
 		if d.Name == name && d.Schema != nil {
+			c.indexes(i, d)
 			c.plan.dimensions = append(c.plan.dimensions, d)
 			return len(c.plan.dimensions) - 1
 		}
@@ -178,12 +186,25 @@ func (c *compiler) column(at string, s *record.Schema, name string) int {
 	return i
 }
 
-// reads compiles the join condition and where of a step.
-func (c *compiler) reads(i int, s Step) {
-	st, schema := &c.plan.steps[i], c.schema(i)
-	operands := make(map[int]operand, len(s.On))
-	var on []int
-	text, whole := map[int]string{}, true
+// indexes checks the indexes of a dimension, which come from the caller.
+func (c *compiler) indexes(i int, d Dimension) {
+	for k, index := range d.Indexes {
+		for n, col := range index {
+			if col < 0 || col >= len(d.Schema.Columns) || slices.Contains(index[:n], col) {
+				c.problem(at(i, "dimension"), "BUG: index %d of dimension %q has the columns %v of %d", k, d.Name, index, len(d.Schema.Columns))
+				break
+			}
+		}
+		if len(index) == 0 {
+			c.problem(at(i, "dimension"), "BUG: index %d of dimension %q has no columns", k, d.Name)
+		}
+	}
+}
+
+// operands compiles the values of a join condition. It gives the columns in the
+// order of the file; whole is false when something in `on` is wrong.
+func (c *compiler) operands(i int, s Step, schema *record.Schema) (on []int, operands map[int]operand, whole bool) {
+	operands, whole = make(map[int]operand, len(s.On)), true
 	for _, cond := range s.On {
 		place := at(i, "on", cond.Column)
 		col := c.column(place, schema, cond.Column)
@@ -197,51 +218,90 @@ func (c *compiler) reads(i int, s Step) {
 		}
 		on = append(on, col)
 		op, ok := c.operand(place, i, schema.Columns[col], cond.Value)
+		op.text = orDefault(cond.Value.Text, string(cond.Value.Const))
 		operands[col] = op
 		whole = whole && ok
-		text[col] = orDefault(cond.Value.Text, string(cond.Value.Const))
 	}
-	join := planJoin(schema, on)
+	return on, operands, whole
+}
+
+// reads compiles the join condition and where of a step.
+func (c *compiler) reads(i int, s Step) {
+	st, schema := &c.plan.steps[i], c.schema(i)
+	on, operands, whole := c.operands(i, s, schema)
+	latest, ok := c.latest(i, s, schema, on)
+	var join joinPlan
+	if ok {
+		join = planJoin(schema, c.plan.dimensions[st.dimension].Indexes, latest, on)
+	}
 	if join.problem != "" {
 		c.problem(at(i, "on"), "%s", join.problem)
-		whole = false
 	}
 	c.where(i, s, schema)
-	if !whole {
+	if !whole || !ok || join.problem != "" {
 		return
 	}
-	st.prefix, st.info.Why, st.info.Kind = join.prefix, join.why, "full key"
-	if join.prefix {
-		st.info.Kind = "prefix"
-	}
-	take := func(col int, role string) {
-		op := operands[col]
-		st.info.On = append(st.info.On, ColumnInfo{
-			Column: schema.Columns[col].Name, Type: schema.Columns[col].Type.String(), Role: role, Value: text[col], Source: c.source(op),
-		})
-		if role == "condition" && op.constant != nil {
-			st.where = append(st.where, columnRef{col, op.typ})
-			st.wanted = append(st.wanted, op.constant...)
-			return
+	st.kind, st.index, st.latest = join.kind, join.index, join.latest
+	st.info.Why, st.info.Kind, st.info.Partitions = join.why, join.name(), s.Partitions
+	need := &c.plan.needs[st.dimension]
+	need.index = need.index || join.kind == joinIndex
+	need.latest = max(need.latest, join.latest)
+
+	for _, col := range join.partition {
+		st.operands = append(st.operands, operands[col])
+		if join.kind != joinIndex {
+			c.describe(st, schema.Columns[col], operands[col], "partition")
 		}
-		st.operands = append(st.operands, op)
-		if role == "condition" {
-			st.conditions = append(st.conditions, columnRef{col, op.typ})
-		}
-	}
-	for _, col := range schema.PartitionBy {
-		take(col, "partition")
 	}
 	st.partitionOps = len(st.operands)
+	role := "key"
+	if join.kind == joinIndex {
+		role = "index"
+	}
 	for _, col := range join.key {
-		take(col, "key")
+		st.operands = append(st.operands, operands[col])
+		c.describe(st, schema.Columns[col], operands[col], role)
 	}
 	st.keyOps = len(st.operands)
 	for _, col := range on {
-		if !slices.Contains(join.key, col) && !slices.Contains(schema.PartitionBy, col) {
-			take(col, "condition")
+		if slices.Contains(join.key, col) || join.kind != joinIndex && slices.Contains(join.partition, col) {
+			continue
 		}
+		op := operands[col]
+		c.describe(st, schema.Columns[col], op, "condition")
+		if op.constant != nil {
+			st.where = append(st.where, columnRef{col, op.typ})
+			st.wanted = append(st.wanted, op.constant...)
+			continue
+		}
+		st.operands = append(st.operands, op)
+		st.conditions = append(st.conditions, columnRef{col, op.typ})
 	}
+}
+
+// describe adds a column of the join condition to what Describe tells.
+func (c *compiler) describe(st *step, col record.Column, op operand, role string) {
+	st.info.On = append(st.info.On, ColumnInfo{Column: col.Name, Type: col.Type.String(), Role: role, Value: op.text, Source: c.source(op)})
+}
+
+// latest is how many of the greatest partitions a step looks into; 0 without
+// `partitions`. It is false when that does not go with the rest.
+func (c *compiler) latest(i int, s Step, schema *record.Schema, on []int) (n int, ok bool) {
+	if s.Partitions == "" {
+		return 0, true
+	}
+	place := at(i, "partitions")
+	n = 1 + choose(c, place, s.Partitions, "latest", "latest_two")
+	if len(schema.PartitionBy) == 0 {
+		c.problem(place, "dimension %q has no partitions (partition_by); leave partitions out", s.Dimension)
+		return 0, true // so that the join condition is judged as it will be then
+	}
+	if both := slices.DeleteFunc(slices.Clone(schema.PartitionBy), func(col int) bool { return !slices.Contains(on, col) }); len(both) > 0 {
+		c.problem(place, "the greatest partitions take the place of the partition columns (%s), and on has %s; leave out either",
+			columnNames(schema, schema.PartitionBy), columnNames(schema, both))
+		return 0, false
+	}
+	return n, true
 }
 
 func (c *compiler) where(i int, s Step, schema *record.Schema) {

@@ -81,13 +81,14 @@ func TestCompileProblems(t *testing.T) {
 		"prefix without the partition": {
 			steps: []Step{{Dimension: "position", On: on("order", "o"), Select: pick()}},
 			want: []string{`lookups[0].on: no way to find rows with these columns: of the primary key dt, line is missing; accepted: all of dt, order, line (full key), ` +
-				`or at least dt, order (prefix: all partition columns and the first of the key columns order, line, in this order); further columns may stand beside; ` +
-				`a prefix of the key needs the partition columns too, here dt`},
+				`or at least dt, order (prefix: all partition columns and the first of the key columns order, line, in this order), ` +
+				`or at least order with partitions: latest or latest_two instead of dt; further columns may stand beside; a prefix of the key needs the partition columns too, here dt`},
 		},
 		"partition without a prefix": {
 			steps: []Step{{Dimension: "position", On: on("dt", "d", "line", "l"), Select: pick()}},
 			want: []string{`lookups[0].on: no way to find rows with these columns: of the primary key order is missing; accepted: all of dt, order, line (full key), ` +
-				`or at least dt, order (prefix: all partition columns and the first of the key columns order, line, in this order); further columns may stand beside`},
+				`or at least dt, order (prefix: all partition columns and the first of the key columns order, line, in this order), ` +
+				`or at least order with partitions: latest or latest_two instead of dt; further columns may stand beside`},
 		},
 		"column twice": {
 			steps: []Step{{Dimension: "customer", On: on("id", "a", "id", "b"), Select: pick()}},
@@ -205,58 +206,6 @@ func TestCompileProblems(t *testing.T) {
 	}
 }
 
-func TestPlanJoin(t *testing.T) {
-	schema := func(key, partition []string) *record.Schema {
-		s, err := record.NewSchema(nil, []string{"x"}, key, partition)
-		require.NoError(t, err)
-		return s
-	}
-	plain, split, only := schema([]string{"a", "b", "c"}, nil), schema([]string{"a", "p", "b", "q"}, []string{"q", "p"}), schema([]string{"p"}, []string{"p"})
-	tests := []struct {
-		name   string
-		schema *record.Schema
-		on     []string
-		prefix bool
-		key    []string
-		fails  bool
-	}{
-		{name: "full key in any order", schema: plain, on: []string{"c", "a", "b"}, key: []string{"a", "b", "c"}},
-		{name: "full key and more", schema: plain, on: []string{"x", "c", "a", "b"}, key: []string{"a", "b", "c"}},
-		{name: "prefix of one", schema: plain, on: []string{"a"}, prefix: true, key: []string{"a"}},
-		{name: "prefix of two in any order", schema: plain, on: []string{"b", "a"}, prefix: true, key: []string{"a", "b"}},
-		{name: "prefix and a key column behind a gap", schema: plain, on: []string{"c", "a"}, prefix: true, key: []string{"a"}},
-		{name: "no first column", schema: plain, on: []string{"b", "c"}, fails: true},
-		{name: "other columns only", schema: plain, on: []string{"x"}, fails: true},
-		{name: "partitioned full key", schema: split, on: []string{"q", "p", "b", "a"}, key: []string{"a", "b"}},
-		{name: "partitioned prefix", schema: split, on: []string{"q", "a", "p"}, prefix: true, key: []string{"a"}},
-		{name: "one partition column lacks", schema: split, on: []string{"q", "a", "b"}, fails: true},
-		{name: "partition columns only", schema: split, on: []string{"q", "p"}, fails: true},
-		{name: "key of partition columns only", schema: only, on: []string{"p"}},
-		{name: "key of partition columns only, lacking", schema: only, on: []string{"x"}, fails: true},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			var on []int
-			for _, name := range test.on {
-				on = append(on, test.schema.Index(name))
-			}
-			got := planJoin(test.schema, on)
-			if test.fails {
-				assert.NotEmpty(t, got.problem)
-				return
-			}
-			assert.Empty(t, got.problem)
-			assert.NotEmpty(t, got.why)
-			assert.Equal(t, test.prefix, got.prefix)
-			var key []string
-			for _, i := range got.key {
-				key = append(key, test.schema.Columns[i].Name)
-			}
-			assert.Equal(t, test.key, key)
-		})
-	}
-}
-
 func TestCompileWarnings(t *testing.T) {
 	schema, err := record.NewSchema([]record.Column{{Name: "id", Type: record.Int}, {Name: "name", Type: record.String}}, []string{"nname", "other"}, []string{"id"}, nil)
 	require.NoError(t, err)
@@ -327,5 +276,6 @@ func TestUsedColumns(t *testing.T) {
 		{Dimension: "a", On: on("l", "x"), Select: Select{All: true}},
 	}
 	assert.Equal(t, []string{"k", "c", "w", "l"}, UsedColumns(steps, "a"))
+	assert.Equal(t, []string{"k", "c", "w", "l", "i"}, UsedColumns(steps, "a", []string{"c", "i"}, []string{"i", "k"}))
 	assert.Empty(t, UsedColumns(steps, "c"))
 }

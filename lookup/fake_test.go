@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -19,8 +20,13 @@ type fakeTable struct {
 	schema *record.Schema
 	rows   []fakeRow // in key order
 	byKey  map[string]record.Row
+	// byIndex are the rows of each index by its key, in key order.
+	byIndex []map[string][]fakeRow
 
-	gets, scans, reads, open atomic.Int64
+	indexes [][]int
+	expired func(partition []byte) bool // set: the views are PartitionViews
+
+	gets, scans, reads, open, latests atomic.Int64
 	failing                  error
 	kind                     bool // for benchmarks: rows are handed out as they are
 }
@@ -39,7 +45,85 @@ type fakeView struct {
 func (t *fakeTable) Read() View {
 	t.reads.Add(1)
 	t.open.Add(1)
-	return &fakeView{t: t}
+	v := &fakeView{t: t}
+	switch {
+	case t.indexes != nil && t.expired != nil:
+		return struct {
+			fakeIndexes
+			fakePartitions
+			View
+		}{fakeIndexes{v}, fakePartitions{v}, v}
+	case t.indexes != nil:
+		return struct {
+			fakeIndexes
+			View
+		}{fakeIndexes{v}, v}
+	case t.expired != nil:
+		return struct {
+			fakePartitions
+			View
+		}{fakePartitions{v}, v}
+	}
+	return v
+}
+
+// fakeIndexes makes an IndexView of a view, fakePartitions a PartitionView.
+type (
+	fakeIndexes    struct{ v *fakeView }
+	fakePartitions struct{ v *fakeView }
+)
+
+func (f fakeIndexes) ScanIndex(index int, key []byte, yield func(record.Row) bool) error {
+	if f.v.closed {
+		return errors.New("scan on a closed view")
+	}
+	f.v.t.scans.Add(1)
+	if f.v.t.failing != nil {
+		return f.v.t.failing
+	}
+	f.v.yieldAll(f.v.t.byIndex[index][string(key)], yield)
+	return nil
+}
+
+func (f fakePartitions) Latest(n int) (latest [][]byte) {
+	f.v.t.latests.Add(1)
+	rows := f.v.t.rows
+	for i := len(rows) - 1; i >= 0 && len(latest) < n; i-- {
+		if len(latest) > 0 && bytes.Equal(latest[len(latest)-1], rows[i].partition) {
+			continue
+		}
+		lent := rows[i].partition
+		if !f.v.t.kind {
+			lent = slices.Clone(lent)
+			f.v.lent = append(f.v.lent, lent)
+		}
+		latest = append(latest, lent)
+	}
+	return latest
+}
+
+func (f fakePartitions) Expired(partition []byte) bool {
+	if f.v.HasPartition(partition) {
+		panic("asked about a partition that exists")
+	}
+	return f.v.t.expired(partition)
+}
+
+// yieldAll hands rows to yield as Scan does, until it returns false.
+func (v *fakeView) yieldAll(rows []fakeRow, yield func(record.Row) bool) {
+	for _, r := range rows {
+		lent := r.row
+		if !v.t.kind {
+			lent = slices.Clone(r.row)
+		}
+		more := yield(lent)
+		if !v.t.kind {
+			scramble(lent)
+		}
+		if !more {
+			return
+		}
+	}
 }
 
 func (v *fakeView) Get(partition, key []byte) (record.Row, bool, error) {
@@ -69,22 +153,11 @@ func (v *fakeView) Scan(partition, prefix []byte, yield func(record.Row) bool) e
 		return v.t.failing
 	}
 	from, _ := slices.BinarySearchFunc(v.t.rows, fakeRow{partition: partition, key: prefix}, compareRows)
-	for _, r := range v.t.rows[from:] {
-		if !bytes.Equal(r.partition, partition) || !bytes.HasPrefix(r.key, prefix) {
-			return nil
-		}
-		lent := r.row
-		if !v.t.kind {
-			lent = slices.Clone(r.row)
-		}
-		more := yield(lent)
-		if !v.t.kind {
-			scramble(lent)
-		}
-		if !more {
-			return nil
-		}
+	to := from
+	for to < len(v.t.rows) && bytes.Equal(v.t.rows[to].partition, partition) && bytes.HasPrefix(v.t.rows[to].key, prefix) {
+		to++
 	}
+	v.yieldAll(v.t.rows[from:to], yield)
 	return nil
 }
 
@@ -126,22 +199,33 @@ func (t *fakeTable) put(tb testing.TB, text string) {
 	for i, c := range t.schema.Columns {
 		columns[i] = members[c.Name]
 	}
-	code := func(key []int) (code []byte) {
+	code := func(key []int) (code []byte, err error) {
 		for _, i := range key {
-			var err error
-			code, err = record.AppendKey(code, t.schema.Columns[i].Type, columns[i])
-			require.NoError(tb, err, "%s of %s", t.schema.Columns[i].Name, text)
+			if code, err = record.AppendKey(code, t.schema.Columns[i].Type, columns[i]); err != nil {
+				return nil, fmt.Errorf("%s of %s: %w", t.schema.Columns[i].Name, text, err)
+			}
 		}
-		return code
+		return code, nil
 	}
-	r := fakeRow{partition: code(t.schema.PartitionBy), key: code(t.schema.Key), row: record.AppendRow(nil, columns)}
+	r := fakeRow{row: record.AppendRow(nil, columns)}
+	var err error
+	r.partition, err = code(t.schema.PartitionBy)
+	require.NoError(tb, err)
+	r.key, err = code(t.schema.Key)
+	require.NoError(tb, err)
 	at, known := slices.BinarySearchFunc(t.rows, r, compareRows)
-	if known {
-		t.rows[at] = r
-	} else {
-		t.rows = slices.Insert(t.rows, at, r)
-	}
+	require.False(tb, known, "rows of a fake are not replaced: %s", text)
+	t.rows = slices.Insert(t.rows, at, r)
 	t.byKey[string(slices.Concat(r.partition, r.key))] = r.row
+	for i, index := range t.indexes {
+		key, err := code(index)
+		if err != nil {
+			continue // null, or nothing that equals anything
+		}
+		rows := t.byIndex[i][string(key)]
+		at, _ := slices.BinarySearchFunc(rows, r, compareRows)
+		t.byIndex[i][string(key)] = slices.Insert(rows, at, r)
+	}
 }
 
 // column is `name` or `name type`.
@@ -176,10 +260,47 @@ func dimension(tb testing.TB, name string, columns, primaryKey, partitionBy []st
 	schema, err := record.NewSchema(declared, extra, primaryKey, partitionBy)
 	require.NoError(tb, err)
 	t := &fakeTable{schema: schema, byKey: map[string]record.Row{}}
-	for _, r := range rows {
-		t.put(tb, r)
+	return fill(tb, Dimension{Name: name, Schema: schema, Table: t}, rows...)
+}
+
+// indexed gives a dimension indexes, before it has rows.
+func indexed(tb testing.TB, d Dimension, indexes ...[]string) Dimension {
+	tb.Helper()
+	t := fake(d)
+	require.Empty(tb, t.rows)
+	for _, names := range indexes {
+		var index []int
+		for _, name := range names {
+			index = append(index, d.Schema.Index(name))
+		}
+		d.Indexes = append(d.Indexes, index)
+		t.byIndex = append(t.byIndex, map[string][]fakeRow{})
 	}
-	return Dimension{Name: name, Schema: schema, Table: t}
+	t.indexes = d.Indexes
+	return d
+}
+
+// aging makes PartitionViews of the views of a dimension; the partitions of one
+// column with these values are older than the retention.
+func aging(tb testing.TB, d Dimension, expired ...string) Dimension {
+	tb.Helper()
+	codes := map[string]bool{}
+	for _, value := range expired {
+		code, err := record.AppendKey(nil, d.Schema.Columns[d.Schema.PartitionBy[0]].Type, []byte(value))
+		require.NoError(tb, err)
+		codes[string(code)] = true
+	}
+	fake(d).expired = func(partition []byte) bool { return codes[string(partition)] }
+	return d
+}
+
+// fill puts rows into a dimension.
+func fill(tb testing.TB, d Dimension, rows ...string) Dimension {
+	tb.Helper()
+	for _, r := range rows {
+		fake(d).put(tb, r)
+	}
+	return d
 }
 
 func fake(d Dimension) *fakeTable { return d.Table.(*fakeTable) }

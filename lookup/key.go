@@ -9,8 +9,6 @@ import (
 	"enricher/record"
 )
 
-var errNoTable = errors.New("BUG: the plan was compiled without a table")
-
 // memo maps the keys of one step and one batch to entries: open addressing with
 // linear probing, no pointers, reused from step to step.
 type memo struct {

@@ -32,6 +32,7 @@ const headerPrefix = "$headers."
 
 // operand is one compiled value of a join condition.
 type operand struct {
+	text     string      // as written in the configuration, or JSON
 	typ      record.Type // of the dimension's column
 	meta     metadata    // noMetadata: constant, else value
 	header   string

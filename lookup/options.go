@@ -19,12 +19,45 @@ type View interface {
 	Close()
 }
 
+// IndexView is a View of a dimension with indexes. Views of a dimension that a
+// lookup joins by an index must be one.
+type IndexView interface {
+	View
+	// ScanIndex yields the rows whose columns of Dimension.Indexes[index] have the
+	// codes that key consists of, one after the other in the order of the index,
+	// over all live partitions in the order of (partition, key), until yield returns
+	// false. A row is valid inside the call only. A row in which one of the columns
+	// is null, or has no code (record.AppendKey), is not in the index.
+	ScanIndex(index int, key []byte, yield func(record.Row) bool) error
+}
+
+// PartitionView is a View of a partitioned dimension that knows the order and
+// the age of its partitions. Views of a dimension that a lookup joins with
+// partitions: latest or latest_two must be one. In other views of a partitioned
+// dimension no partition is ever older than the retention.
+type PartitionView interface {
+	View
+	// Latest returns the greatest partitions that exist, greatest first, at most n:
+	// encoded tuples, valid until Close. It tells of the state whose rows the view
+	// has, not of a later one: a partition that was just read to its end, or just
+	// removed, must not be named here and be empty in Get and Scan. Partitions
+	// later than the next unit of time never count. A Run calls it at most once.
+	Latest(n int) [][]byte
+	// Expired tells whether the partition is older than the retention. It is asked
+	// only about a partition that HasPartition has denied; what is no date is not
+	// expired.
+	Expired(partition []byte) bool
+}
+
 // Dimension is a dimension that lookups may name. Table may be nil for a plan
 // that is only compiled and described.
 type Dimension struct {
 	Name   string
 	Schema *record.Schema
-	Table  Table
+	// Indexes are the column sets beside the primary key that lookups may join on:
+	// numbers of Schema.Columns, in the order of the configuration.
+	Indexes [][]int
+	Table   Table
 }
 
 // Operand is the right-hand side of a condition in `on`: a field path or record
@@ -73,6 +106,9 @@ type Step struct {
 	Into      string
 	Where     []Where
 	Rows      string // each ("" too) | array | first
+	// Partitions is "" | latest | latest_two: the greatest partition or two of them
+	// take the place of the partition columns, which `on` then lacks.
+	Partitions string
 	// OnConflict is fail ("" too) | overwrite | keep.
 	OnConflict string
 }
@@ -175,7 +211,7 @@ const (
 	MissNullKey
 	MissTypeMismatch
 	MissNoPartition
-	MissExpiredPartition // never given yet: partitions do not expire
+	MissExpiredPartition
 	MissCondition
 	MissReasons // how many there are
 )

@@ -19,6 +19,7 @@ func (e *PlanError) Error() string { return e.Path + ": " + e.Message }
 type Plan struct {
 	steps      []step
 	dimensions []Dimension // the ones that steps read
+	needs      []needs     // of dimensions: what their views must be able to do
 	fields     []field     // all fields that steps add, in order; the shape's fields
 	outputs    []output    // output.select; empty means the whole record
 	shape      *record.Shape
@@ -27,6 +28,12 @@ type Plan struct {
 	batchBytes int
 	headers    bool
 	warnings   []PlanError
+}
+
+// needs is what the steps ask of the views of a dimension.
+type needs struct {
+	index  bool // some step joins by an index
+	latest int  // how many of the greatest partitions steps look into at most
 }
 
 // columnRef is a column of a dimension and how its values are compared.
@@ -40,14 +47,18 @@ type step struct {
 	dimension int // index into Plan.dimensions
 	name      string
 	inner     bool
-	prefix    bool // read by Scan: 0..n rows; else by Get
+	kind      joinKind
+	index     int // the index of kind joinIndex, a number of Dimension.Indexes
+	latest    int // read in so many of the greatest partitions; 0: in the one of the key
 	rows      rowsMode
 	conflict  conflict
 
 	// The key of the step is the codes of operands one after the other:
-	// operands[:partitionOps] the partition, operands[partitionOps:keyOps] the key
-	// or its prefix, operands[keyOps:] the further conditions, whose columns are
-	// conditions.
+	// operands[:partitionOps] the partition, operands[partitionOps:keyOps] the key,
+	// its prefix or the index, operands[keyOps:] the further conditions, whose
+	// columns are conditions. A partition that stands beside an index does not
+	// restrict what is read, for its columns are in the index or conditions: it is
+	// there to give the right reason for a miss.
 	operands     []operand
 	partitionOps int
 	keyOps       int
@@ -108,8 +119,9 @@ type output struct {
 // StepInfo describes a step for people.
 type StepInfo struct {
 	Dimension  string       `json:"dimension"`
-	Kind       string       `json:"kind"` // full key | prefix
+	Kind       string       `json:"kind"` // full key | prefix | latest partition | index
 	Why        string       `json:"why"`
+	Partitions string       `json:"partitions,omitempty"` // latest | latest_two
 	On         []ColumnInfo `json:"on"`
 	Where      []ColumnInfo `json:"where,omitempty"`
 	Join       string       `json:"join"`
@@ -123,7 +135,7 @@ type StepInfo struct {
 type ColumnInfo struct {
 	Column string `json:"column"`
 	Type   string `json:"type"`
-	Role   string `json:"role"`  // partition | key | condition
+	Role   string `json:"role"`  // partition | key | index | condition
 	Value  string `json:"value"` // as written in the configuration, or JSON
 	Source string `json:"source"`
 }

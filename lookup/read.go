@@ -2,16 +2,57 @@ package lookup
 
 import (
 	"bytes"
+	"errors"
 
 	"enricher/record"
 )
+
+// view is the one view of a dimension in a Run, and what it can do beside.
+type view struct {
+	View
+	indexes    IndexView     // nil when it is none
+	partitions PartitionView // nil when it is none
+	latest     [][]byte      // the greatest partitions, as many as any step looks into
+}
+
+// The plan asks for what the caller has not built.
+var (
+	errNoTable      = errors.New("BUG: the plan was compiled without a table")
+	errNoIndexes    = errors.New("BUG: a lookup joins by an index, and the view is no IndexView")
+	errNoPartitions = errors.New("BUG: a lookup joins in the latest partition, and the view is no PartitionView")
+)
+
+// view is the one view of a step's dimension in this Run.
+func (b *Batch) view(s int) (*view, error) {
+	d := b.plan.steps[s].dimension
+	v := &b.views[d]
+	if v.View != nil {
+		return v, nil
+	}
+	table, needs := b.plan.dimensions[d].Table, b.plan.needs[d]
+	if table == nil {
+		return nil, errNoTable
+	}
+	v.View = table.Read()
+	v.indexes, _ = v.View.(IndexView)
+	v.partitions, _ = v.View.(PartitionView)
+	switch {
+	case needs.index && v.indexes == nil:
+		return nil, errNoIndexes
+	case needs.latest > 0 && v.partitions == nil:
+		return nil, errNoPartitions
+	case needs.latest > 0:
+		v.latest = v.partitions.Latest(needs.latest)
+	}
+	return v, nil
+}
 
 // read looks up every entry of the memo once.
 func (b *Batch) read(s int) error {
 	if len(b.memo.entries) == 0 {
 		return nil
 	}
-	view, err := b.view(s)
+	v, err := b.view(s)
 	if err != nil {
 		return err
 	}
@@ -25,45 +66,68 @@ func (b *Batch) read(s int) error {
 		b.entry = e
 		e.first = int32(len(b.rows))
 		partition, key := b.arena[e.start:e.partition:e.partition], b.arena[e.partition:e.key:e.key]
-		if st.prefix {
-			err = b.readPrefix(view, partition, key)
-		} else {
-			err = b.readRow(view, partition, key)
+		switch {
+		case st.kind == joinIndex:
+			err = v.indexes.ScanIndex(st.index, key, b.yield)
+		case st.latest > 0:
+			err = b.readLatest(v, st, key)
+		default:
+			err = b.readPartition(v, st, partition, key)
 		}
 		if err != nil {
 			return err
 		}
-		if e.count > 0 || e.failure != noFailure {
-			continue
-		}
-		switch {
-		case e.found:
-			e.reason = MissCondition
-		case st.partitionOps > 0 && !view.HasPartition(partition):
-			e.reason = MissNoPartition
-		default:
-			e.reason = MissNoRow
+		b.closeArray()
+		if e.count == 0 && e.failure == noFailure {
+			e.reason = v.reason(st, e, partition)
 		}
 	}
 	return nil
 }
 
-func (b *Batch) readRow(view View, partition, key []byte) error {
-	r, ok, err := view.Get(partition, key)
-	if err != nil || !ok {
-		return err
+// readLatest reads in the greatest partitions, the greatest first.
+func (b *Batch) readLatest(v *view, st *step, key []byte) error {
+	for _, partition := range v.latest[:min(st.latest, len(v.latest))] {
+		if err := b.readPartition(v, st, partition, key); err != nil {
+			return err
+		}
+		if e := b.entry; e.failure != noFailure || st.rows == rowsFirst && e.count > 0 {
+			return nil // as scan has told the partition before
+		}
 	}
-	b.scan(r)
-	b.closeArray()
 	return nil
 }
 
-func (b *Batch) readPrefix(view View, partition, prefix []byte) error {
-	if err := view.Scan(partition, prefix, b.yield); err != nil {
-		return err
+// readPartition reads the rows of one partition with the key, or with the prefix
+// of it.
+func (b *Batch) readPartition(v *view, st *step, partition, key []byte) error {
+	if st.kind == joinPrefix {
+		return v.Scan(partition, key, b.yield)
 	}
-	b.closeArray()
-	return nil
+	r, ok, err := v.Get(partition, key)
+	if err == nil && ok {
+		b.scan(r)
+	}
+	return err
+}
+
+// reason is why an entry found nothing.
+func (v *view) reason(st *step, e *entry, partition []byte) MissReason {
+	switch {
+	case st.latest > 0 && len(v.latest) == 0:
+		return MissNoPartition
+	case e.found && st.kind != joinIndex:
+		return MissCondition // of a row in the partition
+	case st.partitionOps > 0 && !v.HasPartition(partition):
+		if v.partitions != nil && v.partitions.Expired(partition) {
+			return MissExpiredPartition
+		}
+		return MissNoPartition
+	case e.found:
+		return MissCondition
+	default:
+		return MissNoRow
+	}
 }
 
 // scan takes one row of the current entry and tells whether it wants more.
