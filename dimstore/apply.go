@@ -208,7 +208,7 @@ func (b *batch) countRow(c *Change, old storedRow) {
 
 // remove leaves a mark, so that an older upsert from another bucket does not bring the row back.
 func (b *batch) remove(key []byte, h header, old storedRow) error {
-	ttl := b.store.options.DeleteMarkTTL
+	ttl := time.Duration(b.store.markTTL.Load())
 	if ttl <= 0 {
 		if !old.found {
 			return nil

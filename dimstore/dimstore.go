@@ -40,10 +40,32 @@ type Options struct {
 	// MinFreeDisk in bytes: with less than that nothing is applied.
 	MinFreeDisk uint64
 	// DeleteMarkTTL is how long the mark of a deleted row stays, so that an older upsert from another bucket does not bring it back. In whole
-	// seconds, rounded up; zero or less: no marks.
+	// seconds, rounded up; zero or less: no marks. SetDeleteMarkTTL changes it later.
 	DeleteMarkTTL time.Duration
+	// Version says which of two changes of one key is the newer: VersionOffset (as is the empty string), VersionTimestamp, VersionColumn. It
+	// belongs into Fingerprint.
+	Version string
+	// Indexes that are kept beside the rows, for View.ScanIndex. They belong into Fingerprint.
+	Indexes []Index
 	// Logger takes what happens at open, and Badger's own messages.
 	Logger *slog.Logger
+}
+
+// The values of Options.Version.
+const (
+	// VersionOffset: within a bucket the later offset wins, between buckets the later record timestamp, ties to the higher bucket.
+	VersionOffset = "offset"
+	// VersionTimestamp: the later record timestamp wins, equal ones by offset within a bucket, between buckets to the higher bucket.
+	VersionTimestamp = "timestamp"
+	// VersionColumn: the greater Change.Version wins, equal ones as under VersionOffset. A delete takes the version of what is stored under
+	// its key, so it deletes whatever is not newer by offset, and afterwards an upsert needs that version or a greater one to come back.
+	VersionColumn = "column"
+)
+
+// Index is a set of columns that rows are looked up by.
+type Index struct {
+	Columns []int         // numbers of columns of the row, in the order of the index
+	Types   []record.Type // of these columns
 }
 
 // BucketID names one Kafka partition of a dimension topic.
@@ -77,6 +99,9 @@ type Change struct {
 	Key       []byte // encoded tuple of the primary key without the partition columns
 	Delete    bool
 	Row       record.Row // not looked at when Delete
+	// Version is the order-preserving code (record.AppendKey) of the version column, empty (the least) when the row lacks it. Looked at only
+	// under VersionColumn, and not when Delete.
+	Version []byte
 }
 
 // Applied counts what became of the changes of one Apply.
@@ -95,8 +120,14 @@ type View interface {
 	// Scan yields the rows of a partition whose key tuple begins with prefix (whole encoded columns), in key order, until yield returns
 	// false. A row is valid in its call only. Yield may use the view.
 	Scan(partition, prefix []byte, yield func(row record.Row) bool) error
-	// HasPartition reports whether the partition has a live row. It costs a map access, and tells of the moment of the call, which may be
-	// later than the snapshot.
+	// ScanIndex yields the rows whose columns of Options.Indexes[index] have the codes that key consists of, in the order of (partition, key),
+	// over all partitions, until yield returns false. A row with a null in one of these columns, or a value that does not convert, is in no
+	// index. A row is valid in its call only. Yield may use the view.
+	ScanIndex(index int, key []byte, yield func(row record.Row) bool) error
+	// Latest returns the greatest partitions that have a live row, greatest first, at most n: tuples that are valid until Close and must not be
+	// changed. They are those of the snapshot: a partition named here has rows in Get and Scan.
+	Latest(n int) [][]byte
+	// HasPartition reports whether the partition has a live row in the snapshot. It costs no more than a look into memory.
 	HasPartition(partition []byte) bool
 	// Close ends the view. No other method may be called after it.
 	Close()

@@ -36,6 +36,14 @@ func (d *Dir) OpenStore(o Options) (*Store, error) {
 	if o.Name == "" {
 		return nil, errors.New("open store: a dimension needs a name")
 	}
+	switch o.Version {
+	case "", VersionOffset:
+	default:
+		return nil, fmt.Errorf("open store of %s: version %q is not known", o.Name, o.Version)
+	}
+	if len(o.Indexes) > 0 {
+		return nil, fmt.Errorf("open store of %s: indexes are not kept yet", o.Name)
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -46,6 +54,7 @@ func (d *Dir) OpenStore(o Options) (*Store, error) {
 		dir: d, options: o, log: o.Logger, root: filepath.Join(d.path, folderName(o.Name)), readers: newGate(),
 		space: &space{path: d.path, statfs: d.statfs},
 	}
+	s.SetDeleteMarkTTL(o.DeleteMarkTTL)
 	if err := s.open(); err != nil {
 		d.closed(o.Name)
 		return nil, openError("open store of "+o.Name, err)

@@ -1,6 +1,7 @@
 package dimstore
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -55,6 +57,7 @@ type Store struct {
 	numbers    map[BucketID]uint32
 
 	rows     atomic.Int64
+	markTTL  atomic.Int64
 	complete atomic.Bool
 	damage   sync.Once
 
@@ -79,6 +82,22 @@ func (s *Store) Partitions() int {
 	defer s.mu.RUnlock()
 	return len(s.partitions)
 }
+
+// PartitionList returns the partitions with a live row, in order.
+func (s *Store) PartitionList() [][]byte {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := make([][]byte, 0, len(s.partitions))
+	for name := range s.partitions {
+		out = append(out, []byte(name))
+	}
+	slices.SortFunc(out, bytes.Compare)
+	return out
+}
+
+// SetDeleteMarkTTL replaces Options.DeleteMarkTTL for the deletes from now on; marks that are there keep their time. It may be called at any
+// time, by anyone.
+func (s *Store) SetDeleteMarkTTL(d time.Duration) { s.markTTL.Store(int64(d)) }
 
 // Positions returns the positions as stored, in no order that means anything.
 func (s *Store) Positions() []Position {

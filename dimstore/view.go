@@ -49,6 +49,18 @@ func (v *view) HasPartition(partition []byte) bool {
 	return ok
 }
 
+// Latest looks through all partitions.
+func (v *view) Latest(n int) [][]byte {
+	all := v.store.PartitionList()
+	slices.Reverse(all)
+	return all[:min(max(n, 0), len(all))]
+}
+
+// ScanIndex finds nothing as long as no index is kept: OpenStore refuses Options.Indexes.
+func (v *view) ScanIndex(index int, _ []byte, _ func(row record.Row) bool) error {
+	return fmt.Errorf("scan index: BUG: there is no index %d", index)
+}
+
 func (v *view) Get(partition, key []byte) (record.Row, bool, error) {
 	if v.txn == nil {
 		return nil, false, ErrClosed
