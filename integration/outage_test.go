@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // The broker goes away for a while, by an operator's stop and by a kill; the
@@ -148,6 +149,43 @@ func TestOutputTopicMissing(t *testing.T) {
 	assert.Empty(t, c.read(t, "dead"))
 	s.terminate(t)
 	c.exactlyOnce(t, facts, customers)
+}
+
+// The output topic is deleted while facts flow and comes back: the facts since
+// then go out once, none is a dead letter.
+func TestOutputTopicRecreated(t *testing.T) {
+	t.Parallel()
+	const customers, before, after = 10, 100, 300
+	c := onShared(t)
+	c.createAll(t, 2)
+	c.rows(t, customers, 2)
+	c.load(t, before, 10_000, customers, 2).wait(t)
+	w := c.follow(t, "out")
+	s := c.newHost(t).start(t, standard)
+	w.await(t, before, 30*time.Second, s)
+	_, err := c.admin.DeleteTopic(t.Context(), c.topic("out"))
+	require.NoError(t, err)
+	<-time.After(time.Second)
+	for id := before; id < before+after; id++ {
+		c.produce(t, c.fact(id, 2, customers))
+	}
+	s.awaitUnready(t, 30*time.Second)
+	c.create(t, "out", 2)
+	until(t, 60*time.Second, []*service{s}, func() (string, bool) {
+		n, err := s.tryMetric("enricher_facts_total", `outcome="written"`)
+		return fmt.Sprintf("%v facts are written, %v", n, err), err == nil && n == before+after
+	})
+	s.awaitReady(t, 30*time.Second)
+	s.terminate(t)
+	out := map[int]bool{}
+	for _, r := range c.read(t, "out") {
+		id, err := factID(r)
+		require.NoError(t, err)
+		require.False(t, out[id], "fact %d came out twice", id)
+		out[id] = true
+	}
+	require.Len(t, out, after, "the facts after the topic was gone")
+	assert.Empty(t, c.read(t, "dead"))
 }
 
 // A dimension topic is missing: the service waits for it, alive, unready, and
