@@ -9,22 +9,28 @@ import (
 )
 
 // load is a batch of 500 facts of about 300 bytes over kind tables: customers
-// with distinct keys, nations with few, positions with three rows each.
+// with distinct keys, nations with few, positions with three rows each, the same
+// on three days.
 func load(tb testing.TB) ([]Dimension, []Fact) {
 	tb.Helper()
 	customer := dimension(tb, "customer", []string{"id int", "name string", "address string", "phone string", "nation int"}, []string{"id"}, nil)
 	nation := dimension(tb, "nation", []string{"id int", "name string"}, []string{"id"}, nil)
 	position := dimension(tb, "position", []string{"order int", "line int", "part string"}, []string{"order", "line"}, nil)
+	daily := dimension(tb, "daily", []string{"day int", "order int", "line int", "part string", "code int"}, []string{"day", "order", "line"}, []string{"day"})
+	daily = aging(tb, indexed(tb, daily, []string{"code"}))
 	for i := range 500 {
 		fake(customer).put(tb, fmt.Sprintf(`{"id":%d,"name":"Customer#%09d","address":"some street %d, some town","phone":"25-989-741-2988","nation":%d}`, i, i, i, i%25))
 		for line := range 3 {
 			fake(position).put(tb, fmt.Sprintf(`{"order":%d,"line":%d,"part":"part %d"}`, i, line, line))
+			for day := range 3 {
+				fake(daily).put(tb, fmt.Sprintf(`{"day":%d,"order":%d,"line":%d,"part":"part %d","code":%d}`, day, i, line, line, i+1000*day))
+			}
 		}
 	}
 	for i := range 25 {
 		fake(nation).put(tb, fmt.Sprintf(`{"id":%d,"name":"NATION %d"}`, i, i))
 	}
-	dims := []Dimension{customer, nation, position}
+	dims := []Dimension{customer, nation, position, daily}
 	for _, d := range dims {
 		fake(d).kind = true
 	}
@@ -56,6 +62,22 @@ func prefixLookup(dims []Dimension) Options {
 	return Options{Dimensions: dims, Steps: []Step{{Dimension: "position", On: on("order", "o_orderkey"), Select: pick("line", "line", "part", "part")}}}
 }
 
+func indexLookup(dims []Dimension) Options {
+	return Options{Dimensions: dims, Steps: []Step{{Dimension: "daily", On: on("code", "o_orderkey"), Select: pick("line", "line", "part", "part")}}}
+}
+
+func latestLookup(dims []Dimension) Options {
+	return Options{Dimensions: dims, Steps: []Step{{
+		Dimension: "daily", On: on("order", "o_orderkey"), Select: pick("line", "line", "part", "part"), Partitions: "latest",
+	}}}
+}
+
+func latestTwoLookup(dims []Dimension) Options {
+	return Options{Dimensions: dims, Steps: []Step{{
+		Dimension: "daily", On: []Condition{{"order", path("o_orderkey")}, {"line", constant(`1`)}}, Select: pick("line", "line", "part", "part"), Partitions: "latest_two",
+	}}}
+}
+
 func projectedLookup(dims []Dimension) Options {
 	o := oneLookup(dims)
 	o.Select = []Projection{{"key", "o_orderkey"}, {"name", "customer_name"}, {"price", "o_totalprice"}, {"channel", "o_more.channel"}}
@@ -75,6 +97,9 @@ var loads = []struct {
 	{"one full key", oneLookup},
 	{"three lookups", threeLookups},
 	{"prefix, three rows each", prefixLookup},
+	{"index, three rows each", indexLookup},
+	{"prefix in the latest partition", latestLookup},
+	{"full key in the latest two partitions", latestTwoLookup},
 	{"one full key, projected", projectedLookup},
 	{"one full key, overwriting", overwriting},
 	{"no lookup", func(dims []Dimension) Options { return Options{Dimensions: dims} }},

@@ -25,7 +25,18 @@
 //  3. The records are assembled into one buffer.
 //
 // Each Run opens at most one [View] per dimension, so all facts of a batch and
-// all steps on one dimension see one state of it.
+// all steps on one dimension see one state of it, the latest partitions included:
+// they are asked for when the view is opened.
+//
+// # How rows are found
+//
+// The columns of a join condition decide it when the plan is compiled
+// (planJoin): by the full key, by a prefix of the key, by either inside the
+// greatest partitions, or by an index, in this order of precedence. The first
+// three read inside one partition or two, an index reads all of them. A view needs
+// to know indexes and the order of partitions ([IndexView], [PartitionView]) only
+// when the dimension has them; one that lacks what a step needs ends the Run with
+// an error, for an answer without it would be wrong.
 //
 // # Data layout
 //
@@ -46,8 +57,11 @@
 //     a further condition included; nothing is read
 //   - type_mismatch: any operand of `on` does not convert to the type of its
 //     column; nothing is read
-//   - no_partition: the dimension is partitioned and the partition has no row
-//   - no_row: no row with this key, or with this prefix of it
+//   - no_partition: the condition names a partition that does not exist, or
+//     there is none at all where the latest is asked for; expired_partition
+//     instead when the one named is older than the retention
+//   - no_row: no row with this key, with this prefix of it, or with these values
+//     of the index
 //   - condition: there are rows, but none meets the further conditions and
 //     `where`
 //
@@ -61,5 +75,13 @@
 //   - The limit of records per fact holds after every step, so a fact that
 //     exceeds it for a moment fails even if a later `inner` would drop most of
 //     its records.
+//   - A condition on an index finds rows in the order of (partition, key).
+//   - `partitions` needs a key or a prefix in `on` and none of the partition
+//     columns. Beside the columns of an index alone it is refused: an index reads all
+//     partitions, and a setting must not be ignored.
+//   - When the key consists of the partition columns alone, `partitions` needs no
+//     column in `on`: the row of the latest partition is meant.
+//   - A condition on an index that has all partition columns as well, inside the
+//     index or beside it, names a partition: its misses are told as of any other.
 //   - Memory is bounded by bytes as well ([Options.MaxBytes], class too_large).
 package lookup

@@ -27,8 +27,8 @@ type fakeTable struct {
 	expired func(partition []byte) bool // set: the views are PartitionViews
 
 	gets, scans, reads, open, latests atomic.Int64
-	failing                  error
-	kind                     bool // for benchmarks: rows are handed out as they are
+	failing                           error
+	kind                              bool // for benchmarks: rows are handed out as they are
 }
 
 type fakeRow struct {

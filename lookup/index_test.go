@@ -109,16 +109,21 @@ func TestIndexReadsOnce(t *testing.T) {
 func TestViewsWithoutTheCapability(t *testing.T) {
 	d := parts(t)
 	fake(d).indexes, fake(d).expired = nil, nil
+	index := Step{Dimension: "part", On: on("nation", "n"), Select: pick()}
+	latest := Step{Dimension: "part", On: on("id", "n"), Select: pick(), Partitions: "latest"}
+	plain := Step{Dimension: "part", On: on("id", "n", "dt", "d"), Select: pick()}
 	for name, test := range map[string]struct {
-		step Step
-		want string
+		steps []Step
+		want  string
 	}{
-		"index":  {Step{Dimension: "part", On: on("nation", "n"), Select: pick()}, "BUG: a lookup joins by an index, and the view is no IndexView"},
-		"latest": {Step{Dimension: "part", On: on("id", "n"), Select: pick(), Partitions: "latest"}, "BUG: a lookup joins in the latest partition, and the view is no PartitionView"},
-		"plain":  {Step{Dimension: "part", On: on("id", "n", "dt", "d"), Select: pick()}, ""},
+		"index":            {[]Step{index}, "BUG: a lookup joins by an index, and the view is no IndexView"},
+		"index of a step":  {[]Step{index, plain}, "BUG: a lookup joins by an index, and the view is no IndexView"},
+		"latest":           {[]Step{latest}, "BUG: a lookup joins in the latest partition, and the view is no PartitionView"},
+		"latest of a step": {[]Step{plain, latest}, "BUG: a lookup joins in the latest partition, and the view is no PartitionView"},
+		"plain":            {[]Step{plain}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := compile(t, Options{Dimensions: []Dimension{d}, Steps: []Step{test.step}}).NewBatch()
+			b := compile(t, Options{Dimensions: []Dimension{d}, Steps: test.steps}).NewBatch()
 			outcomes, err := b.Run([]Fact{{Value: []byte(`{"n":7,"d":"d0"}`)}})
 			assert.Zero(t, fake(d).open.Load(), "views are closed")
 			if test.want != "" {

@@ -104,7 +104,7 @@ func (c joinCondition) inLatest() joinPlan {
 	which += " (" + c.names(s.PartitionBy) + ")"
 	switch {
 	case len(s.Key) == 0:
-		return joinPlan{latest: c.latest, why: fmt.Sprintf("the primary key is the partition columns: the row of %s", which)}
+		return joinPlan{latest: c.latest, why: "the primary key is the partition columns: the row of " + which}
 	case len(missing) == 0:
 		return joinPlan{latest: c.latest, key: s.Key, why: fmt.Sprintf("on has all key columns but those of the partition (%s): 0 or 1 row in %s", c.names(s.Key), which)}
 	case n > 0:

@@ -54,8 +54,10 @@ func TestPlanJoin(t *testing.T) {
 		{name: "key of partition columns only", schema: only, on: "p", kind: "full key", part: "p"},
 		{name: "key of partition columns only, lacking", schema: only, on: "x"},
 
-		{name: "index in any order", schema: plain, indexes: []string{"y", "x z"}, on: "z x", kind: "index", key: "x z", index: 1,
-			why: "on has all columns of the index (x, z): 0..n rows in key order"},
+		{
+			name: "index in any order", schema: plain, indexes: []string{"y", "x z"}, on: "z x", kind: "index", key: "x z", index: 1,
+			why: "on has all columns of the index (x, z): 0..n rows in key order",
+		},
 		{name: "part of an index", schema: plain, indexes: []string{"x z"}, on: "z"},
 		{name: "index and more", schema: plain, indexes: []string{"x"}, on: "z b x", kind: "index", key: "x"},
 		{name: "the index with most columns", schema: plain, indexes: []string{"x", "y x", "z"}, on: "z x y", kind: "index", key: "y x", index: 1},
@@ -63,20 +65,28 @@ func TestPlanJoin(t *testing.T) {
 		{name: "a prefix goes before an index", schema: plain, indexes: []string{"x y z"}, on: "x y z a", kind: "prefix", key: "a"},
 		{name: "the full key goes before an index", schema: plain, indexes: []string{"x y z c"}, on: "x y z a b c", kind: "full key", key: "a b c"},
 		{name: "an index on key columns", schema: plain, indexes: []string{"c b"}, on: "b c", kind: "index", key: "c b"},
-		{name: "index over all partitions", schema: split, indexes: []string{"x"}, on: "x a", kind: "index", key: "x",
-			why: "on has all columns of the index (x): 0..n rows of all partitions, in order of partition and key"},
+		{
+			name: "index over all partitions", schema: split, indexes: []string{"x"}, on: "x a", kind: "index", key: "x",
+			why: "on has all columns of the index (x): 0..n rows of all partitions, in order of partition and key",
+		},
 		{name: "index with one partition column", schema: split, indexes: []string{"x p"}, on: "x a p", kind: "index", key: "x p"},
 		{name: "index with the partition", schema: split, indexes: []string{"x p"}, on: "q x p", kind: "index", key: "x p", part: "q p"},
 
-		{name: "full key in the latest partition", schema: split, latest: 1, on: "b a x", kind: "latest partition", key: "a b",
-			why: "on has all key columns but those of the partition (a, b): 0 or 1 row in the greatest partition (q, p)"},
-		{name: "prefix in the latest two partitions", schema: split, latest: 2, on: "a", kind: "latest partition", key: "a",
-			why: "on has the first 1 of the key columns (a, b), without b: 0..n rows in each of the 2 greatest partitions (q, p), in key order"},
+		{
+			name: "full key in the latest partition", schema: split, latest: 1, on: "b a x", kind: "latest partition", key: "a b",
+			why: "on has all key columns but those of the partition (a, b): 0 or 1 row in the greatest partition (q, p)",
+		},
+		{
+			name: "prefix in the latest two partitions", schema: split, latest: 2, on: "a", kind: "latest partition", key: "a",
+			why: "on has the first 1 of the key columns (a, b), without b: 0..n rows in each of the 2 greatest partitions (q, p), in key order",
+		},
 		{name: "latest goes before an index", schema: split, latest: 1, indexes: []string{"x y"}, on: "x y a", kind: "latest partition", key: "a"},
 		{name: "latest without a prefix", schema: split, latest: 1, on: "b"},
 		{name: "latest is not for an index", schema: split, latest: 1, indexes: []string{"x"}, on: "x"},
-		{name: "the row of the latest partition", schema: only, latest: 1, kind: "latest partition",
-			why: "the primary key is the partition columns: the row of the greatest partition (p)"},
+		{
+			name: "the row of the latest partition", schema: only, latest: 1, kind: "latest partition",
+			why: "the primary key is the partition columns: the row of the greatest partition (p)",
+		},
 		{name: "the rows of the latest two partitions", schema: only, latest: 2, on: "x", kind: "latest partition"},
 	}
 	for _, test := range tests {

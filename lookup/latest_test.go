@@ -142,6 +142,13 @@ func TestLatestIsAskedOncePerRun(t *testing.T) {
 	assert.Equal(t, 2, int(fake(d).latests.Load()))
 	assert.Equal(t, 2*4, int(fake(d).scans.Load()), "one key, in one, two and one partitions, twice")
 
+	first := step("latest_two", "a")
+	first.Rows = "first"
+	fake(d).scans.Store(0)
+	_, stats := run(t, compile(t, Options{Dimensions: []Dimension{d}, Steps: []Step{first}}), `{"i":1}`)
+	assert.Equal(t, 1, stats[0].Matches)
+	assert.Equal(t, 1, int(fake(d).scans.Load()), "the first row was in the first partition")
+
 	fake(d).failing = errors.New("broken")
 	_, err := b.Run([]Fact{{Value: []byte(`{"i":1}`)}})
 	require.ErrorIs(t, err, fake(d).failing)
@@ -165,17 +172,20 @@ func TestLimitsOverTwoPartitions(t *testing.T) {
 		step        Step
 		rows, bytes int
 		want        string
+		scans       int
 	}{
-		{"as many rows as may be", each, 8, 0, ""},
-		{"too many in the second", each, 7, 0, ClassTooManyRows},
-		{"too many in the first", each, 3, 0, ClassTooManyRows},
-		{"two rows of one key", key, 1, 0, ClassTooManyRows},
-		{"bytes of an array", array, 0, 130, ClassTooLarge},
-		{"an array that fits", array, 0, 400, ""},
+		{"as many rows as may be", each, 8, 0, "", 2},
+		{"too many in the second", each, 7, 0, ClassTooManyRows, 2},
+		{"too many in the first", each, 3, 0, ClassTooManyRows, 1},
+		{"two rows of one key", key, 1, 0, ClassTooManyRows, 0},
+		{"bytes of an array", array, 0, 130, ClassTooLarge, 2},
+		{"an array that fits", array, 0, 400, "", 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := compile(t, Options{Dimensions: []Dimension{d}, Steps: []Step{test.step}, MaxRows: test.rows, MaxBytes: test.bytes})
+			fake(d).scans.Store(0)
 			outcomes, stats := run(t, p, `{"i":1}`)
+			assert.Equal(t, test.scans, int(fake(d).scans.Load()))
 			assert.Equal(t, test.want, outcomes[0].Class)
 			if test.want != "" {
 				assert.Equal(t, []StepStats{{Errors: 1}}, stats)

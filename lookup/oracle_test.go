@@ -2,6 +2,7 @@ package lookup
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -26,6 +27,8 @@ type oracleDimension struct {
 	declared   []string
 	primaryKey []string
 	partition  []string
+	indexes    [][]string
+	expired    []string // meanings of the first partition column
 	rows       []object
 }
 
@@ -274,15 +277,6 @@ func find(s Step, d *oracleDimension, f Fact, branch object) (rows []object, rea
 	if mismatch {
 		return nil, "type_mismatch"
 	}
-	keyed := slices.Clone(d.partition)
-	for _, c := range d.key() {
-		if _, has := wanted[c]; !has {
-			break
-		}
-		keyed = append(keyed, c)
-	}
-	conditions := maps.Clone(wanted)
-	maps.DeleteFunc(conditions, func(c, _ string) bool { return slices.Contains(keyed, c) })
 	meets := func(row object, columns []string, wanted map[string]string) bool {
 		for _, c := range columns {
 			m, ok := meaning(d.types[c], row[c])
@@ -292,14 +286,24 @@ func find(s Step, d *oracleDimension, f Fact, branch object) (rows []object, rea
 		}
 		return true
 	}
+	keyed := d.keyColumns(s, wanted)
+	var conditions []string
+	for c := range wanted {
+		if !slices.Contains(keyed, c) {
+			conditions = append(conditions, c)
+		}
+	}
+	named := !slices.ContainsFunc(d.partition, func(c string) bool { _, has := wanted[c]; return !has })
+	latest := d.latest(map[string]int{"latest": 1, "latest_two": 2}[s.Partitions])
 	partition, found := false, false
 	for _, row := range d.rows {
-		partition = partition || meets(row, d.partition, wanted)
-		if !meets(row, keyed, wanted) {
+		partition = partition || named && meets(row, d.partition, wanted)
+		inLatest := slices.ContainsFunc(latest, func(p object) bool { return d.compare(row, p, d.partition) == 0 })
+		if s.Partitions != "" && !inLatest || !meets(row, keyed, wanted) {
 			continue
 		}
 		found = true
-		if !meets(row, slices.Collect(maps.Keys(conditions)), wanted) {
+		if !meets(row, conditions, wanted) {
 			continue
 		}
 		passes := true
@@ -312,25 +316,75 @@ func find(s Step, d *oracleDimension, f Fact, branch object) (rows []object, rea
 		}
 	}
 	slices.SortFunc(rows, func(a, b object) int {
-		for _, c := range d.key() {
-			x, _ := meaning(d.types[c], a[c])
-			y, _ := meaning(d.types[c], b[c])
-			if n := compareMeaning(d.types[c], x, y); n != 0 {
-				return n
-			}
+		order := d.compare(a, b, d.partition)
+		if s.Partitions != "" {
+			order = -order
 		}
-		return 0
+		return cmp.Or(order, d.compare(a, b, d.key()))
 	})
 	switch {
 	case len(rows) > 0:
 		return rows, ""
+	case s.Partitions != "" && len(latest) == 0:
+		return nil, "no_partition"
+	case len(d.partition) > 0 && named && !partition:
+		if slices.Contains(d.expired, wanted[d.partition[0]]) {
+			return nil, "expired_partition"
+		}
+		return nil, "no_partition"
 	case found:
 		return nil, "condition"
-	case !partition && len(d.partition) > 0:
-		return nil, "no_partition"
 	default:
 		return nil, "no_row"
 	}
+}
+
+// keyColumns are the columns that find rows: of the key and the partition, or of
+// the best index.
+func (d *oracleDimension) keyColumns(s Step, wanted map[string]string) (keyed []string) {
+	has := func(c string) bool { _, has := wanted[c]; return has }
+	n := 0
+	for key := d.key(); n < len(key) && has(key[n]); n++ {
+		keyed = append(keyed, key[n])
+	}
+	if s.Partitions != "" {
+		return keyed
+	}
+	keyed = append(keyed, d.partition...)
+	if (n > 0 || len(d.key()) == 0) && !slices.ContainsFunc(d.partition, func(c string) bool { return !has(c) }) {
+		return keyed
+	}
+	keyed = nil
+	for _, index := range d.indexes {
+		if len(index) > len(keyed) && !slices.ContainsFunc(index, func(c string) bool { return !has(c) }) {
+			keyed = index
+		}
+	}
+	return keyed
+}
+
+// compare orders two rows by columns, by value.
+func (d *oracleDimension) compare(a, b object, columns []string) int {
+	for _, c := range columns {
+		x, _ := meaning(d.types[c], a[c])
+		y, _ := meaning(d.types[c], b[c])
+		if n := compareMeaning(d.types[c], x, y); n != 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+// latest gives a row of each of the n greatest partitions.
+func (d *oracleDimension) latest(n int) (latest []object) {
+	sorted := slices.Clone(d.rows)
+	slices.SortFunc(sorted, func(a, b object) int { return d.compare(b, a, d.partition) })
+	for _, row := range sorted {
+		if len(latest) < n && (len(latest) == 0 || d.compare(row, latest[len(latest)-1], d.partition) != 0) {
+			latest = append(latest, row)
+		}
+	}
+	return latest
 }
 
 func operandValue(o Operand, f Fact, branch object) any {

@@ -51,10 +51,13 @@ func (w *world) typed(t record.Type) string {
 	}
 }
 
-func (w *world) dimension(tb testing.TB, name string, columns, primaryKey, partitionBy []string) {
+func (w *world) dimension(tb testing.TB, name string, columns, primaryKey, partitionBy []string, indexes ...[]string) {
 	tb.Helper()
-	d := dimension(tb, name, columns, primaryKey, partitionBy)
-	o := &oracleDimension{types: map[string]record.Type{}, primaryKey: primaryKey, partition: partitionBy}
+	d := indexed(tb, dimension(tb, name, columns, primaryKey, partitionBy), indexes...)
+	o := &oracleDimension{types: map[string]record.Type{}, primaryKey: primaryKey, partition: partitionBy, indexes: indexes}
+	if len(partitionBy) > 0 {
+		w.age(d, o)
+	}
 	for i, c := range d.Schema.Columns {
 		o.types[c.Name] = c.Type
 		if i < d.Schema.Declared {
@@ -91,6 +94,25 @@ func (w *world) dimension(tb testing.TB, name string, columns, primaryKey, parti
 	w.oracle[name] = o
 }
 
+// age lets some values of the first partition column stand for partitions that are
+// older than the retention.
+func (w *world) age(d Dimension, o *oracleDimension) {
+	first := d.Schema.Columns[d.Schema.PartitionBy[0]]
+	var codes [][]byte
+	for range 3 {
+		v := []byte(w.typed(first.Type))
+		m, _ := meaning(first.Type, parseJSON(v))
+		code, err := record.AppendKey(nil, first.Type, v)
+		if err != nil {
+			panic(err)
+		}
+		o.expired, codes = append(o.expired, m), append(codes, code)
+	}
+	fake(d).expired = func(partition []byte) bool {
+		return slices.ContainsFunc(codes, func(code []byte) bool { return bytes.HasPrefix(partition, code) })
+	}
+}
+
 // names are used for fields of facts and of lookups alike.
 var fieldNames = []string{"a", "b", "c", "d", "e"}
 
@@ -121,25 +143,45 @@ func (w *world) operand(t record.Type) Operand {
 	}
 }
 
-func (w *world) step(used map[string]bool) Step {
-	d := one(w, w.dims...)
-	s := Step{
-		Dimension: d.Name, Join: one(w, "", "left", "left", "inner"), Rows: one(w, "", "each", "each", "array", "first"),
-		OnConflict: one(w, "", "fail", "keep", "overwrite", "overwrite"),
-	}
+// on chooses the columns of a join condition.
+func (w *world) on(d Dimension, s *Step) map[int]bool {
 	on := map[int]bool{}
-	for _, c := range d.Schema.PartitionBy {
-		on[c] = true
-	}
-	for _, c := range d.Schema.Key[:1+w.IntN(len(d.Schema.Key))] {
-		on[c] = true
+	byIndex := len(d.Indexes) > 0 && w.chance(40)
+	if byIndex {
+		for _, c := range one(w, d.Indexes...) {
+			on[c] = true
+		}
+	} else if len(d.Schema.Key) > 0 {
+		for _, c := range d.Schema.Key[:1+w.IntN(len(d.Schema.Key))] {
+			on[c] = true
+		}
 	}
 	for c := range d.Schema.Columns {
 		if w.chance(8) {
 			on[c] = true
 		}
 	}
-	for c := range on {
+	if len(d.Schema.PartitionBy) > 0 && !byIndex && w.chance(50) {
+		s.Partitions = one(w, "latest", "latest_two")
+	}
+	for _, c := range d.Schema.PartitionBy {
+		switch {
+		case s.Partitions != "":
+			delete(on, c)
+		case !byIndex || w.chance(25):
+			on[c] = true
+		}
+	}
+	return on
+}
+
+func (w *world) step(used map[string]bool) Step {
+	d := one(w, w.dims...)
+	s := Step{
+		Dimension: d.Name, Join: one(w, "", "left", "left", "inner"), Rows: one(w, "", "each", "each", "array", "first"),
+		OnConflict: one(w, "", "fail", "keep", "overwrite", "overwrite"),
+	}
+	for c := range w.on(d, &s) {
 		s.On = append(s.On, Condition{d.Schema.Columns[c].Name, w.operand(d.Schema.Columns[c].Type)})
 	}
 	free := func() string {
@@ -230,19 +272,26 @@ func TestOracle(t *testing.T) {
 	if testing.Short() {
 		worlds = 300
 	}
-	compiled, kinds, reasons := 0, map[string]int{}, map[string]int{}
+	compiled, kinds, reasons, joins := 0, map[string]int{}, map[string]int{}, map[string]int{}
 	for seed := range uint64(worlds) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), oracle: map[string]*oracleDimension{}}
-		w.dimension(t, "one", []string{"k int", "v string", "w"}, []string{"k"}, nil)
-		w.dimension(t, "two", []string{"p string", "k int", "m decimal", "v string", "w bool"}, []string{"k", "p", "m"}, []string{"p"})
-		w.dimension(t, "loose", []string{"k", "m", "v"}, []string{"k", "m"}, nil)
+		w.dimension(t, "one", []string{"k int", "v string", "w"}, []string{"k"}, nil, []string{"v"}, []string{"w", "v"})
+		w.dimension(t, "two", []string{"p string", "k int", "m decimal", "v string", "w bool"}, []string{"k", "p", "m"}, []string{"p"},
+			[]string{"w"}, []string{"v", "p"}, []string{"w", "v"}, []string{"m"})
+		w.dimension(t, "loose", []string{"k", "m", "v"}, []string{"k", "m"}, nil, []string{"m"})
 		w.dimension(t, "four", []string{"b bool", "s string", "d double", "v int", "w"}, []string{"d", "b", "s"}, nil)
+		w.dimension(t, "days", []string{"q int", "p", "k decimal", "v string"}, []string{"p", "k", "q"}, []string{"q", "p"}, []string{"v"}, []string{"q", "v"})
+		w.dimension(t, "only", []string{"p int", "v string"}, []string{"p"}, []string{"p"}, []string{"v"})
 		o := w.options()
 		p, err := Compile(o)
 		if err != nil {
+			require.NotContains(t, err.Error(), "no way to find rows", "seed %d", seed)
 			continue // a path into an object that lacks it, the same name twice
 		}
 		compiled++
+		for _, info := range p.Describe() {
+			joins[info.Kind+" "+info.Partitions]++
+		}
 		b := p.NewBatch()
 		for round := range 3 {
 			var facts []Fact
@@ -288,13 +337,16 @@ func TestOracle(t *testing.T) {
 			}
 		}
 	}
-	t.Log(compiled, kinds, reasons)
+	t.Log(compiled, kinds, reasons, joins)
 	require.Greater(t, compiled, worlds/2)
 	for _, kind := range []string{"left", "written", "multiplied", "dropped", "faileddecode", "failedconflict", "failedtoo_many_rows"} {
 		assert.Greater(t, kinds[kind], worlds/20, kind)
 	}
-	for _, reason := range []string{"match", "no_row", "null_key", "type_mismatch", "no_partition", "condition"} {
+	for _, reason := range []string{"match", "no_row", "null_key", "type_mismatch", "no_partition", "expired_partition", "condition"} {
 		assert.Greater(t, reasons[reason], worlds/20, reason)
+	}
+	for _, kind := range []string{"full key ", "prefix ", "index ", "latest partition latest", "latest partition latest_two"} {
+		assert.Greater(t, joins[kind], worlds/20, kind)
 	}
 }
 
