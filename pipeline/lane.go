@@ -23,6 +23,7 @@ type lane struct {
 	// All below is guarded by mu.
 	ledger    *ledger
 	committed position // as last committed, or as fetched from the group
+	inGroup   int64    // the offset that the group knows of it, -1 for none
 	unsaved   bool     // the group has no commit for it yet: the start that was resolved must be committed
 	gen       uint64   // raised when everything in flight is dropped
 	gone      bool     // taken away
@@ -32,7 +33,7 @@ type lane struct {
 }
 
 func newLane(id laneID, start position, saved bool) *lane {
-	return &lane{laneID: id, ledger: newLedger(start.Offset, start.Finished), committed: start, unsaved: !saved, end: -1}
+	return &lane{laneID: id, ledger: newLedger(start.Offset, start.Finished), committed: start, inGroup: start.Offset, unsaved: !saved, end: -1}
 }
 
 // errRewound says that the log was cut below facts that were read: what is in flight does not exist any more.
@@ -133,7 +134,15 @@ func (l *lane) saved(p position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.committed = p
+	l.inGroup = p.Offset
 	l.unsaved = false
+}
+
+// knownToGroup is the offset that the group has, as far as this session knows; -1 for none.
+func (l *lane) knownToGroup() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inGroup
 }
 
 // status is the lane for /status.

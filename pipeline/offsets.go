@@ -92,26 +92,45 @@ func (s *session) committedOffsets() map[string]map[int32]kgo.EpochOffset {
 	return offsets
 }
 
+// commitment is what the group knows of a Kafka partition: a committed position, or that there is none.
+type commitment struct {
+	position
+	exists bool
+}
+
 // onOffsetsFetched keeps the commits of the Kafka partitions that were assigned, with their finished sets.
 func (s *session) onOffsetsFetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fetched = make(map[laneID]position)
+	s.fetched = make(map[laneID]commitment)
 	for _, g := range resp.Groups {
+		if err := kerr.ErrorForCode(g.ErrorCode); err != nil {
+			return fmt.Errorf("fetch offsets: %w", err)
+		}
 		for _, t := range g.Topics {
 			if t.Topic == "" { // the client resolves ids; without a name the commits would be taken for none
 				return errors.New("fetch offsets: the answer names a topic by an unknown id")
 			}
 			for _, p := range t.Partitions {
-				if p.ErrorCode != 0 || p.Offset < 0 {
-					continue
+				// The client would tell the error once and never read the Kafka partition; an error from here makes it join again.
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					return fmt.Errorf("fetch offset of topic %s, partition %d: %w", t.Topic, p.Partition, err)
 				}
-				meta := ""
-				if p.Metadata != nil {
-					meta = *p.Metadata
+				c := commitment{exists: p.Offset >= 0}
+				if c.exists {
+					meta := ""
+					if p.Metadata != nil {
+						meta = *p.Metadata
+					}
+					c.position = position{Offset: p.Offset, Finished: decodeFinished(p.Offset, meta)}
 				}
-				s.fetched[laneID{t.Topic, p.Partition}] = position{Offset: p.Offset, Finished: decodeFinished(p.Offset, meta)}
+				s.fetched[laneID{t.Topic, p.Partition}] = c
 			}
+		}
+	}
+	for id := range s.owned {
+		if _, told := s.fetched[id]; !told && s.lanes[id] == nil { // the client would leave it unread as well
+			return fmt.Errorf("fetch offset of topic %s, partition %d: the answer does not name it", id.topic, id.partition)
 		}
 	}
 	return nil
@@ -142,28 +161,32 @@ func (s *session) onAdjustOffsets(ctx context.Context, offsets map[string]map[in
 	for topic, partitions := range offsets {
 		for partition := range partitions {
 			id := laneID{topic, partition}
-			first, _ := starts.Lookup(topic, partition)
-			end, _ := ends.Lookup(topic, partition)
-			at, ok := fetched[id]
-			if err := errors.Join(first.Err, end.Err); err != nil {
-				if !ok {
-					return nil, s.unlisted(fmt.Errorf("partition %d of topic %s: %w", partition, topic, err))
+			commit, known := fetched[id]
+			if !known { // taking it for a commit that does not exist would read all again
+				return nil, s.unlisted(fmt.Errorf("partition %d of topic %s: the group told no offset", partition, topic))
+			}
+			at := commit.position
+			bounds, err := listed(starts, ends, id)
+			if err != nil {
+				if !commit.exists {
+					return nil, s.unlisted(err)
 				}
 				begin[id] = at // a gap will show when it is read
 				continue
 			}
-			if !ok {
-				begin[id] = position{Offset: first.Offset}
+			if !commit.exists {
+				begin[id] = position{Offset: bounds.first}
 				fresh = append(fresh, id)
 				continue
 			}
-			if g, out := findGap(id, at.Offset, logBounds{first.Offset, end.Offset}); out {
+			bounds.end = s.p.cutEnd(id, bounds.end)
+			if g, out := findGap(id, at.Offset, bounds); out {
 				if s.o.OnGap != OnGapContinue {
 					s.cancel(fatalError{g})
 					return nil, g
 				}
 				s.o.Logger.ErrorContext(ctx, "facts are missing, going on as input.on_gap says", "event", "input_gap",
-					"topic", topic, "kafka_partition", partition, "committed", at.Offset, "log_start", first.Offset, "log_end", end.Offset, "resume", g.resume())
+					"topic", topic, "kafka_partition", partition, "committed", at.Offset, "log_start", bounds.first, "log_end", bounds.end, "resume", g.resume())
 				s.o.Metrics.gap(topic, g.missing())
 				at = position{Offset: g.resume()}
 			}
@@ -177,13 +200,28 @@ func (s *session) onAdjustOffsets(ctx context.Context, offsets map[string]map[in
 	return offsets, nil
 }
 
+// listed are the bounds of one Kafka partition. One that the answer does not name (the client's knowledge of the topic is old, the topic is going)
+// is an error, not an empty log.
+func listed(starts, ends kadm.ListedOffsets, id laneID) (logBounds, error) {
+	first, known := starts.Lookup(id.topic, id.partition)
+	end, knownToo := ends.Lookup(id.topic, id.partition)
+	err := errors.Join(first.Err, end.Err)
+	if err == nil && (!known || !knownToo) {
+		err = errors.New("the bounds of the log are not known")
+	}
+	if err != nil {
+		return logBounds{}, fmt.Errorf("partition %d of topic %s: %w", id.partition, id.topic, err)
+	}
+	return logBounds{first.Offset, end.Offset}, nil
+}
+
 // placeFresh decides where Kafka partitions without a commit begin: by input.start in a group that has none at all, at the log start else, for then
 // they are new and nothing of them may be left out.
 func (s *session) placeFresh(ctx context.Context, fresh []laneID, begin map[laneID]position, ends kadm.ListedOffsets) error {
 	if len(fresh) == 0 || !s.o.Start.Latest && s.o.Start.At.IsZero() {
 		return nil
 	}
-	commits, err := s.admin.FetchOffsets(ctx, s.o.Group)
+	commits, err := s.admin.FetchOffsets(kadm.RequireStable(ctx), s.o.Group)
 	if err == nil {
 		err = commits.Error()
 	}
@@ -210,33 +248,36 @@ func (s *session) placeFresh(ctx context.Context, fresh []laneID, begin map[lane
 		}
 	}
 	for _, id := range fresh {
-		if o, ok := ends.Lookup(id.topic, id.partition); ok {
-			begin[id] = position{Offset: o.Offset}
+		o, ok := ends.Lookup(id.topic, id.partition)
+		if !ok {
+			return fmt.Errorf("partition %d of topic %s: the offset to start at is not known", id.partition, id.topic)
 		}
+		begin[id] = position{Offset: o.Offset}
 	}
 	return nil
 }
 
 // addLanes makes the lanes and tells the client where they begin. A lane whose beginning the group does not know is committed soon, so that
 // whoever reads it next begins at the same fact.
-func (s *session) addLanes(offsets map[string]map[int32]kgo.Offset, begin, fetched map[laneID]position) {
+func (s *session) addLanes(offsets map[string]map[int32]kgo.Offset, begin map[laneID]position, fetched map[laneID]commitment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, at := range begin {
-		before, saved := fetched[id]
-		saved = saved && before.Offset == at.Offset
+		commit := fetched[id]
+		saved := commit.exists && commit.Offset == at.Offset
 		if !saved {
 			offsets[id.topic][id.partition] = kgo.NewOffset().At(at.Offset)
 		}
 		if old := s.lanes[id]; old != nil {
 			s.releaseAll(old.leave())
 		}
-		s.lanes[id] = newLane(id, at, saved)
+		l := newLane(id, at, saved)
+		if l.inGroup = -1; commit.exists {
+			l.inGroup = commit.Offset
+		}
+		s.lanes[id] = l
 	}
-	select {
-	case s.assigned <- struct{}{}:
-	default:
-	}
+	s.wake()
 }
 
 // unlisted remembers why the beginning of the Kafka partitions is not known; the client joins again.

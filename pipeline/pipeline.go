@@ -18,7 +18,6 @@ type Pipeline struct {
 	o     Options
 	slots chan *worker // the memory of the lookups, shared by all sessions
 
-	member  atomic.Bool
 	session atomic.Pointer[session]
 	state   state
 }

@@ -31,9 +31,13 @@ type session struct {
 	ready chan *batch
 	slots chan *worker // bounds the lookups at work, and holds their memory
 
+	member atomic.Bool // of the group, as this client knows
+	shrunk atomic.Bool // lanes were taken away since the writer last looked
+
 	mu         sync.Mutex
 	lanes      map[laneID]*lane                   // guarded by mu
-	fetched    map[laneID]position                // commits of the last offset fetch, guarded by mu
+	owned      map[laneID]bool                    // the last assignment, guarded by mu
+	fetched    map[laneID]commitment              // commits of the last offset fetch, guarded by mu
 	acked      []*batch                           // written and acknowledged, not committed; guarded by mu
 	refused    map[origin]string                  // facts refused by the broker since the last begin; guarded by mu
 	failure    error                              // the environment's first error since the last begin; guarded by mu
@@ -42,7 +46,7 @@ type session struct {
 	inFlight   atomic.Int64                       // facts read and not yet acknowledged
 	room       chan struct{}                      // signals that inFlight fell
 	broken     chan struct{}                      // signals that a record was not taken
-	assigned   chan struct{}                      // signals new lanes
+	assigned   chan struct{}                      // signals that the group gave or took lanes
 	progressed bool                               // something was committed; the writer's own
 }
 
@@ -105,22 +109,16 @@ func (s *session) options(batchMax int32) []kgo.Opt {
 	opts = append(opts,
 		kgo.ConsumerGroup(o.Group), kgo.ConsumeTopics(o.Topics...), kgo.InstanceID(o.InstanceID), kgo.SessionTimeout(o.SessionTimeout),
 		kgo.HeartbeatInterval(min(3*time.Second, o.SessionTimeout/3)),
-		kgo.Balancers(kgo.CooperativeStickyBalancer()), kgo.BlockRebalanceOnPoll(), kgo.DisableAutoCommit(),
+		kgo.BlockRebalanceOnPoll(), kgo.DisableAutoCommit(),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchMaxBytes(int32(o.FetchBytes)), kgo.FetchMaxPartitionBytes(int32(max(o.FetchBytes/4, 1<<20))), kgo.MaxConcurrentFetches(2),
 		kgo.MetadataMaxAge(30*time.Second), kgo.MetadataMinAge(250*time.Millisecond),
 		kgo.OnOffsetsFetched(s.onOffsetsFetched), kgo.AdjustFetchOffsetsFn(s.onAdjustOffsets),
-		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { s.p.member.Store(true) }),
-		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { s.takeAway(lost) }),
-		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
-			s.p.member.Store(false)
-			s.takeAway(lost)
-		}),
-		kgo.WithHooks(groupErrors{s}),
 		kgo.RecordPartitioner(newPartitioner(manual)), kgo.ProducerBatchCompression(codec(o.Compression)),
 		kgo.ProducerBatchMaxBytes(batchMax), kgo.ProducerLinger(2*time.Millisecond),
 		kgo.MaxBufferedRecords(max(4*o.Capacity, 1000)), kgo.MaxBufferedBytes(max(o.ProduceBytes, 2*o.MaxRecordSize)),
 	)
+	opts = append(opts, s.membership()...)
 	if o.Delivery == ExactlyOnce {
 		opts = append(opts, kgo.TransactionalID(s.p.transactionalID()), kgo.TransactionTimeout(o.TransactionTimeout))
 	}
@@ -142,19 +140,6 @@ func codec(name string) kgo.CompressionCodec {
 	}
 }
 
-// groupErrors is told what ended a membership.
-type groupErrors struct{ s *session }
-
-// OnGroupManageError implements kgo.HookGroupManageError.
-func (g groupErrors) OnGroupManageError(err error) {
-	g.s.p.member.Store(false)
-	if errors.Is(err, kerr.FencedInstanceID) {
-		g.s.cancel(fatalError{errSecondOwner})
-		return
-	}
-	g.s.p.remember(fmt.Errorf("group %s: %w", g.s.o.Group, err))
-}
-
 // run works until ctx ends, when it drains and returns nil, or until an error.
 func (s *session) run(ctx context.Context) error {
 	polling, stopPolling := context.WithCancel(ctx) // ends with ctx, or with the session
@@ -166,7 +151,10 @@ func (s *session) run(ctx context.Context) error {
 		defer close(polled)
 		s.poll(polling, &wg)
 	})
+	ended := make(chan struct{})
+	wg.Go(func() { s.watchGrace(ctx, ended) })
 	err := s.writeAll(ctx, polled)
+	close(ended)
 	s.cancel(err)
 	s.gate.open()
 	<-polled
@@ -174,10 +162,26 @@ func (s *session) run(ctx context.Context) error {
 	return err
 }
 
+// watchGrace ends the session when the grace after the end of ctx is over. The writer can't: a commit may hold it, for a rebalance say, when ctx ends.
+func (s *session) watchGrace(ctx context.Context, ended <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+	case <-ended:
+		return
+	}
+	grace := time.NewTimer(s.o.Grace)
+	defer grace.Stop()
+	select {
+	case <-grace.C:
+		s.cancel(errGrace)
+	case <-ended:
+	}
+}
+
 // close gives the client up. A client whose broker is away can take long over it, so the wait is bounded; what it holds was never committed.
 func (s *session) close() {
 	s.cancel(nil)
-	s.p.member.Store(false)
+	s.member.Store(false)
 	done := make(chan struct{})
 	go func() {
 		s.client.CloseAllowingRebalance()
@@ -197,21 +201,6 @@ const closeTimeout = 3 * time.Second
 func (s *session) leaveGroup(ctx context.Context) {
 	if _, err := s.admin.LeaveGroup(ctx, kadm.LeaveGroup(s.o.Group).InstanceIDs(s.o.InstanceID).Reason("shutdown")); err != nil {
 		s.o.Logger.WarnContext(ctx, "leaving the group failed, its members wait for the session timeout", "event", "leave_failed", "error", err)
-	}
-}
-
-// takeAway drops the lanes of Kafka partitions that this instance no longer reads.
-func (s *session) takeAway(lost map[string][]int32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for topic, partitions := range lost {
-		for _, partition := range partitions {
-			id := laneID{topic, partition}
-			if l := s.lanes[id]; l != nil {
-				s.releaseAll(l.leave())
-				delete(s.lanes, id)
-			}
-		}
 	}
 }
 
@@ -289,7 +278,10 @@ func (s *session) pollErrors(fetches kgo.Fetches) (failed bool, end error) {
 			return
 		case errors.Is(err, kerr.FencedInstanceID):
 			end = fatalError{errSecondOwner}
-		case errors.Is(err, kerr.OffsetOutOfRange), errors.As(err, &loss), errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
+		case errors.As(err, &loss):
+			s.p.noteCut(laneID{topic, partition}, loss.ResetTo)
+			end = fmt.Errorf("read topic %s, partition %d: %w", topic, partition, err)
+		case errors.Is(err, kerr.OffsetOutOfRange), errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
 			// The next session compares the committed offsets with the log and decides by on_gap.
 			end = fmt.Errorf("read topic %s, partition %d: %w", topic, partition, err)
 		default:

@@ -32,6 +32,28 @@ func (g gap) Error() string {
 		g.committed, g.topic, g.partition, g.bounds.first, g.bounds.end, g.missing(), g.resume())
 }
 
+// noteCut remembers that the log of a Kafka partition was cut at an offset and written anew from there: what was committed beyond it is about other
+// facts. The broker's epochs tell, not the bounds of the log, which may have grown past the commit since.
+func (p *Pipeline) noteCut(id laneID, at int64) {
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	if p.state.cuts == nil {
+		p.state.cuts = make(map[laneID]int64)
+	}
+	p.state.cuts[id] = at
+}
+
+// cutEnd is the end of the log as far as it is the one that was read. It forgets the cut: the client tells of it again where it still matters.
+func (p *Pipeline) cutEnd(id laneID, end int64) int64 {
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	if at, ok := p.state.cuts[id]; ok {
+		delete(p.state.cuts, id)
+		return min(end, at)
+	}
+	return end
+}
+
 // findGap tells whether a committed offset lies outside the log.
 func findGap(id laneID, committed int64, b logBounds) (gap, bool) {
 	return gap{id, committed, b}, committed < b.first || committed > b.end

@@ -90,7 +90,8 @@ type state struct {
 	errors     []ErrorStatus
 	letters    []DeadLetterStatus
 	lastCommit time.Time
-	dirtySince time.Time // when the oldest fact was read that is not committed; zero when there is none
+	cuts       map[laneID]int64 // Kafka partitions whose log was cut, and where
+	dirtySince time.Time        // when the oldest fact was read that is not committed; zero when there is none
 }
 
 func (s *state) init(o *Options) {
@@ -176,7 +177,7 @@ func (p *Pipeline) settled(done []*batch, more bool) {
 
 // Status tells where the facts are.
 func (p *Pipeline) Status() Status {
-	st := Status{Member: p.member.Load(), Inputs: p.inputs(), Facts: map[string]int64{}}
+	st := Status{Member: p.isMember(), Inputs: p.inputs(), Facts: map[string]int64{}}
 	if s := p.session.Load(); s != nil {
 		st.InFlight = s.inFlight.Load()
 	}
@@ -196,6 +197,12 @@ func (p *Pipeline) Status() Status {
 	st.Errors = slices.Clone(s.errors)
 	st.DeadLetters = slices.Clone(s.letters)
 	return st
+}
+
+// isMember tells whether the session at work is a member of the group. A former one that is slow to close does not count.
+func (p *Pipeline) isMember() bool {
+	s := p.session.Load()
+	return s != nil && s.member.Load()
 }
 
 // inputs lists the lanes in order.
@@ -239,7 +246,7 @@ func (p *Pipeline) Unready() []Reason {
 	for _, t := range s.missing.written {
 		reasons = append(reasons, Reason{"output_topic_missing", t})
 	}
-	if !p.member.Load() {
+	if !p.isMember() {
 		reasons = append(reasons, Reason{"not_a_group_member", last})
 	}
 	if !s.dirtySince.IsZero() && time.Since(s.dirtySince) > writesFailAfter {

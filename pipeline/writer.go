@@ -2,11 +2,9 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -33,8 +31,6 @@ func (s *session) writeAll(ctx context.Context, polled <-chan struct{}) error {
 		case <-s.assigned:
 			w.arm()
 		case <-drain:
-			stop := time.AfterFunc(s.o.Grace, func() { s.cancel(errGrace) })
-			defer stop.Stop()
 			<-polled
 			drain, fell, w.draining = nil, s.room, true
 		case <-fell:
@@ -60,6 +56,7 @@ type writer struct {
 	draining bool
 	outage   *time.Timer // ends the session when the open transaction has outlived its timeout
 	failures int         // commits that failed in a row
+	failedAt time.Time   // when the last of them failed
 }
 
 // arm starts the clock of the next commit.
@@ -85,6 +82,7 @@ func (w *writer) write(b *batch) error {
 		if !b.lane.stale(b) {
 			return fatalError{b.fatal}
 		}
+		w.releaseAll([]*batch{b}) // the commit came to nothing: it is read again
 		return nil
 	}
 	w.arm()
@@ -223,16 +221,27 @@ func (w *writer) end() error {
 		return w.again(refused, failure)
 	}
 	due := w.due(done)
+	shrunk := w.shrunk.Swap(false)
 	if len(due) == 0 && len(done) == 0 {
-		w.settle(nil, nil)
-		return nil
+		if !shrunk {
+			w.idle()
+			return nil
+		}
+		// The client lets no transaction commit that was open while Kafka partitions were taken away. This one is empty: better now than later.
+		if _, err := w.txn.End(w.ctx, kgo.TryAbort); err != nil {
+			return w.lost(fmt.Errorf("abort transaction: %w", err))
+		}
+		return w.again(nil, nil)
 	}
 	ctx := kgo.PreTxnCommitFnContext(w.ctx, func(req *kmsg.TxnOffsetCommitRequest) error { return setTxnOffsets(req, due) })
 	committed, err := w.txn.End(ctx, kgo.TryCommit)
 	if err != nil {
 		return w.lost(fmt.Errorf("commit transaction: %w", err))
 	}
-	if !committed { // a rebalance came between
+	if !committed { // a rebalance came between, or the broker gave no clear answer
+		if err := w.notCommitted(); err != nil {
+			return w.lost(err)
+		}
 		return w.again(nil, nil)
 	}
 	w.settle(due, done)
@@ -253,16 +262,17 @@ func (w *writer) endPlain() error {
 	due := w.due(done)
 	if len(due) > 0 {
 		if err := w.commitOffsets(due); err != nil {
-			if errors.Is(err, kerr.FencedInstanceID) {
-				return fatalError{errSecondOwner}
-			}
-			return err
+			return w.notSaved(err, done, refused, failure)
 		}
 	}
-	if len(due) > 0 || len(done) > 0 || w.inFlight.Load() == 0 {
+	lost := len(refused) > 0 || failure != nil
+	switch {
+	case len(due) > 0 || len(done) > 0:
 		w.settle(due, done)
+	case !lost && w.inFlight.Load() == 0:
+		w.idle()
 	}
-	if len(refused) > 0 || failure != nil {
+	if lost {
 		w.gate.close()
 		defer w.gate.open()
 		w.client.SetOffsets(w.committedOffsets())
@@ -343,58 +353,4 @@ func (w *writer) settle(due map[laneID]offsetDue, done []*batch) {
 	w.progressed = w.progressed || len(due) > 0
 	w.failures = 0
 	w.p.settled(done, w.inFlight.Load() > 0)
-}
-
-// again drops everything in flight, to be read again from the committed offsets, after the client was set back to them.
-func (w *writer) again(refused map[origin]string, failure error) error {
-	w.refusals.refused(refused)
-	w.publishRefusals()
-	w.mu.Lock()
-	for _, l := range w.lanes {
-		w.releaseAll(l.drop())
-	}
-	w.mu.Unlock()
-	if failure != nil {
-		w.p.remember(failure)
-		w.failures++
-		pause(w.ctx, min(time.Duration(w.failures)*retryStep, retryMax))
-		if errors.Is(failure, kerr.UnknownTopicID) || errors.Is(failure, kerr.UnknownTopicOrPartition) || w.txn != nil && w.failures > 3 {
-			return failure // a new client forgets what it knew of the topics
-		}
-	}
-	if w.txn != nil {
-		if err := w.txn.Begin(); err != nil {
-			return w.lost(fmt.Errorf("begin transaction: %w", err))
-		}
-	}
-	return nil
-}
-
-// publishRefusals shows the workers what is known. The map is never changed, only replaced.
-func (w *writer) publishRefusals() {
-	known := w.refusals.known
-	w.refusing.Store(&known)
-}
-
-// Pauses between attempts that fail.
-const (
-	retryStep = 200 * time.Millisecond
-	retryMax  = 5 * time.Second
-)
-
-// lost deals with a producer that can't go on. Whether its own past fenced it (the session is rebuilt) or a second owner of its id (the
-// service ends) is what the group says: the second owner has taken this member's place there.
-func (w *writer) lost(err error) error {
-	if cause := context.Cause(w.ctx); cause != nil {
-		return cause
-	}
-	member, generation := w.client.GroupMetadata()
-	req := kmsg.NewPtrHeartbeatRequest()
-	req.Group, req.MemberID, req.Generation, req.InstanceID = w.o.Group, member, generation, &w.o.InstanceID
-	ctx, cancel := context.WithTimeout(w.ctx, 2*time.Second)
-	defer cancel()
-	if resp, beatErr := req.RequestWith(ctx, w.client); beatErr == nil && errors.Is(kerr.ErrorForCode(resp.ErrorCode), kerr.FencedInstanceID) {
-		return fatalError{errSecondOwner}
-	}
-	return err
 }

@@ -1,0 +1,108 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// membership are the options that join the group and follow what it assigns.
+//
+// GroupTransactSession calls OnPartitionsRevoked and OnPartitionsLost only for the first time since the last end of a transaction. What the later
+// calls would have said is made up for: the balancer sees each whole assignment, and what it does not name is taken away.
+func (s *session) membership() []kgo.Opt {
+	return []kgo.Opt{
+		kgo.Balancers(assignments{kgo.CooperativeStickyBalancer(), s}),
+		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) {
+			s.takeUnassigned()
+			s.member.Store(true)
+			s.wake()
+		}),
+		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { s.takeAway(lost) }),
+		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
+			s.member.Store(false)
+			s.takeAway(lost)
+		}),
+		kgo.WithHooks(groupErrors{s}),
+	}
+}
+
+// assignments is a balancer that shows the session every assignment as a whole.
+type assignments struct {
+	kgo.GroupBalancer
+	s *session
+}
+
+// ParseSyncAssignment implements kgo.GroupBalancer.
+func (a assignments) ParseSyncAssignment(raw []byte) (map[string][]int32, error) {
+	assigned, err := a.GroupBalancer.ParseSyncAssignment(raw)
+	if err != nil {
+		return nil, fmt.Errorf("parse assignment: %w", err)
+	}
+	owned := make(map[laneID]bool)
+	for topic, partitions := range assigned {
+		for _, partition := range partitions {
+			owned[laneID{topic, partition}] = true
+		}
+	}
+	a.s.mu.Lock()
+	a.s.owned = owned
+	a.s.mu.Unlock()
+	return assigned, nil
+}
+
+// groupErrors is told what ended a membership.
+type groupErrors struct{ s *session }
+
+// OnGroupManageError implements kgo.HookGroupManageError.
+func (g groupErrors) OnGroupManageError(err error) {
+	g.s.member.Store(false)
+	if errors.Is(err, kerr.FencedInstanceID) {
+		g.s.cancel(fatalError{errSecondOwner})
+		return
+	}
+	g.s.p.remember(fmt.Errorf("group %s: %w", g.s.o.Group, err))
+}
+
+// takeAway drops the lanes of Kafka partitions that this instance no longer reads.
+func (s *session) takeAway(lost map[string][]int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for topic, partitions := range lost {
+		for _, partition := range partitions {
+			s.dropLane(laneID{topic, partition})
+		}
+	}
+}
+
+// takeUnassigned drops the lanes that the last assignment does not name.
+func (s *session) takeUnassigned() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.lanes {
+		if !s.owned[id] {
+			s.dropLane(id)
+		}
+	}
+}
+
+// dropLane takes one lane away. The caller holds mu.
+func (s *session) dropLane(id laneID) {
+	if l := s.lanes[id]; l != nil {
+		s.releaseAll(l.leave())
+		delete(s.lanes, id)
+		s.shrunk.Store(true)
+		s.wake()
+	}
+}
+
+// wake lets the writer look, within a commit interval, at what the group changed.
+func (s *session) wake() {
+	select {
+	case s.assigned <- struct{}{}:
+	default:
+	}
+}
