@@ -1,7 +1,6 @@
 package main
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 
@@ -57,7 +56,7 @@ func TestMetricsHaveTheirNamesAndLabels(t *testing.T) {
 		`enricher_build_info{commit="[^"]*",go_version="[^"]*",version="[^"]*"} 1`,
 		`enricher_kafka_fetch_records_total{client="facts",topic="facts"} 4`,
 	} {
-		assert.Regexp(t, regexp.MustCompile(`(?m)^`+strings.NewReplacer("{", `\{`, "}", `\}`).Replace(series)+`$`), text)
+		assert.Regexp(t, `(?m)^`+strings.NewReplacer("{", `\{`, "}", `\}`).Replace(series)+`$`, text)
 	}
 	r.stop()
 	assert.Equal(t, exitDone, r.end(t), r.stderr)
