@@ -114,6 +114,11 @@ func (d *Dimension) run(ctx context.Context, cl *kgo.Client) error {
 
 // prepare decides what to do with what the store holds, and makes it so: after it the store holds a position of every bucket.
 func (d *Dimension) prepare(ctx context.Context, log logTopic) (plan, error) {
+	d.o.Sink.SetDeleteMarkTTL(log.retention)
+	if warning := policyWarning(d.o.Topic, log.policy); warning != "" {
+		d.log.WarnContext(ctx, "the topic is not kept as a changelog should be", "warning", warning)
+		d.state.warn(warning)
+	}
 	if why := d.o.Sink.Discarded(); why != "" {
 		d.log.WarnContext(ctx, "what the store held was dropped, the dimension is loaded anew", "reason", why)
 		d.state.rebuilt(why)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -136,7 +137,8 @@ func (d *Dimension) look(ctx context.Context, cl *kgo.Client) (logTopic, error) 
 		}
 		log.buckets = append(log.buckets, logBucket{start: o.start, stable: o.stable, high: o.high})
 	}
-	log.retention = d.deleteRetention(ctx, cl)
+	c := d.configs(ctx, cl, d.o.Topic)[d.o.Topic]
+	log.retention, log.policy = c.retention, c.policy
 	return log, nil
 }
 
@@ -149,27 +151,73 @@ func leaderNodes(meta topicMeta) int {
 	return len(nodes)
 }
 
-// deleteRetention is the topic's delete.retention.ms, or Kafka's default when it can't be read (the right to describe configurations is
-// one that a reader often lacks).
-func (d *Dimension) deleteRetention(ctx context.Context, cl *kgo.Client) time.Duration {
-	configs, err := kadm.NewClient(cl).DescribeTopicConfigs(ctx, d.o.Topic)
-	if err == nil {
-		var rc kadm.ResourceConfig
-		if rc, err = configs.On(d.o.Topic, nil); err == nil {
-			err = rc.Err
-		}
-		for _, c := range rc.Configs {
-			if err != nil || c.Key != "delete.retention.ms" || c.Value == nil {
-				continue
+// topicConfig is what a changelog's configuration says.
+type topicConfig struct {
+	retention time.Duration // delete.retention.ms, Kafka's default where it can't be read
+	policy    string        // cleanup.policy; empty where it can't be read
+}
+
+// configs are the configurations of topics. Where they can't be read (the right to describe them is one that a reader often lacks) Kafka's
+// defaults hold.
+func (d *Dimension) configs(ctx context.Context, cl *kgo.Client, topics ...string) map[string]topicConfig {
+	described, err := kadm.NewClient(cl).DescribeTopicConfigs(ctx, topics...)
+	out := make(map[string]topicConfig, len(topics))
+	for _, topic := range topics {
+		c := topicConfig{retention: defaultRetention}
+		why := err
+		if why == nil {
+			var rc kadm.ResourceConfig
+			if rc, why = described.On(topic, nil); why == nil {
+				if why = rc.Err; why == nil {
+					c = readConfig(rc.Configs)
+				}
 			}
-			ms, parseErr := strconv.ParseInt(*c.Value, 10, 64)
-			if parseErr == nil && ms >= 0 {
-				return time.Duration(min(ms, int64(time.Duration(1<<62)/time.Millisecond))) * time.Millisecond
+		}
+		if why != nil {
+			d.log.InfoContext(ctx, "the topic's configuration can't be read, taking Kafka's defaults", "topic", topic,
+				"delete_retention", defaultRetention, "reason", why)
+		}
+		out[topic] = c
+	}
+	return out
+}
+
+func readConfig(configs []kadm.Config) topicConfig {
+	c := topicConfig{retention: defaultRetention}
+	for _, e := range configs {
+		switch {
+		case e.Value == nil:
+		case e.Key == "cleanup.policy":
+			c.policy = *e.Value
+		case e.Key == "delete.retention.ms":
+			if ms, err := strconv.ParseInt(*e.Value, 10, 64); err == nil && ms >= 0 {
+				c.retention = time.Duration(min(ms, int64(time.Duration(1<<62)/time.Millisecond))) * time.Millisecond
 			}
 		}
 	}
-	d.log.InfoContext(ctx, "delete.retention.ms can't be read, taking Kafka's default", "topic", d.o.Topic, "default", defaultRetention, "reason", err)
-	return defaultRetention
+	return c
+}
+
+// policyWarning says what is wrong with the cleanup.policy of a changelog; empty when nothing is, or when it is not known.
+func policyWarning(topic, policy string) string {
+	var compact, remove bool
+	for p := range strings.SplitSeq(policy, ",") {
+		switch strings.TrimSpace(p) {
+		case "compact":
+			compact = true
+		case "delete":
+			remove = true
+		}
+	}
+	switch {
+	case remove:
+		return fmt.Sprintf("cleanup.policy of topic %q is %q: rows that are older than its retention are gone from the topic, so a new generation "+
+			"lacks them; set it to compact", topic, policy)
+	case policy != "" && !compact:
+		return fmt.Sprintf("cleanup.policy of topic %q is %q, without compact: the topic, and the first load, grow with every change; set it to compact",
+			topic, policy)
+	}
+	return ""
 }
 
 // discover looks until the topic is there and all its buckets answer. What it waits for is in the status, and in the log every minute.

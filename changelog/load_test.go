@@ -298,6 +298,44 @@ func TestRetentionThatCantBeReadIsKafkasDefault(t *testing.T) {
 	})
 }
 
+func TestDeleteMarksStayAsLongAsTombstones(t *testing.T) {
+	inWorld(t, 0, func(w *world) {
+		require.NoError(t, w.cluster.CreateTopic(topic, 1, map[string]string{"delete.retention.ms": "7200000"}))
+		r := w.startWarm()
+		w.sink.mu.Lock()
+		assert.Equal(t, 2*time.Hour, w.sink.ttl)
+		w.sink.mu.Unlock()
+		r.end()
+	})
+}
+
+func TestCleanupPolicyIsWarnedOf(t *testing.T) {
+	for policy, says := range map[string]string{
+		"compact":        "",
+		"delete":         "rows that are older than its retention are gone",
+		"compact,delete": "rows that are older than its retention are gone",
+	} {
+		t.Run(policy, func(t *testing.T) {
+			inWorld(t, 0, func(w *world) {
+				require.NoError(t, w.cluster.CreateTopic(topic, 1, map[string]string{"cleanup.policy": policy}))
+				r := w.startWarm()
+				if says == "" {
+					assert.Empty(t, r.Status().Warnings)
+					assert.Zero(t, countLines(w.logs, "cleanup.policy"))
+				} else {
+					require.Len(t, r.Status().Warnings, 1)
+					assert.Contains(t, r.Status().Warnings[0], says)
+					assert.Equal(t, 1, countLines(w.logs, says))
+				}
+				assert.True(t, r.Status().Ready, "a warning only")
+				r.end()
+			})
+		})
+	}
+	assert.Contains(t, policyWarning("t", "none"), "without compact")
+	assert.Empty(t, policyWarning("t", ""), "not known")
+}
+
 func TestNoSpace(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		reg := prometheus.NewRegistry()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"enricher/dimstore"
 	"enricher/record"
@@ -22,6 +23,7 @@ type memSink struct {
 	entered   chan struct{} // told at the begin of every Apply when not nil
 	gate      chan struct{} // every Apply takes one from it when not nil
 
+	ttl                      time.Duration
 	applies, changes, resets int
 	largest                  int
 }
@@ -141,6 +143,12 @@ func (s *memSink) Rows() int64 {
 		}
 	}
 	return n
+}
+
+func (s *memSink) SetDeleteMarkTTL(ttl time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ttl = ttl
 }
 
 func (*memSink) Bytes() int64 { return 4096 }

@@ -43,6 +43,8 @@ type Sink interface {
 	Apply(changes []dimstore.Change, positions []dimstore.Position) (dimstore.Applied, error)
 	// MarkComplete makes the rows visible for good: the first load is done.
 	MarkComplete() error
+	// SetDeleteMarkTTL says how long the marks of deleted rows have to stay: delete.retention.ms of the topic. Called by any goroutine.
+	SetDeleteMarkTTL(ttl time.Duration)
 	// Rows, Bytes and Partitions describe the store for people: live rows, bytes on disk, partitions with a row.
 	Rows() int64
 	Bytes() int64

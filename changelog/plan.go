@@ -32,6 +32,7 @@ type logTopic struct {
 	id        [16]byte      // zero: the brokers are too old to tell
 	buckets   []logBucket   // by Kafka partition
 	retention time.Duration // delete.retention.ms
+	policy    string        // cleanup.policy; empty: not known
 	askedAt   time.Time     // a moment before the offsets were asked for
 	leaders   int           // brokers that lead a bucket
 }

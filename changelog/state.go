@@ -34,6 +34,7 @@ type state struct {
 	failures   map[string]string // source → its last error, while it lasts
 	lastError  string
 	lastAt     time.Time
+	warnings   []string
 
 	upserts, deletes, stale, errors int64
 	rebuilds                        map[string]int64 // by reason
@@ -45,6 +46,15 @@ func (s *state) waitFor(what string) {
 	s.waitingFor = what
 	if what != "" {
 		s.lastError, s.lastAt = what, time.Now()
+	}
+}
+
+// warn keeps what is wrong with the topic though it can be read.
+func (s *state) warn(warning string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.warnings, warning) {
+		s.warnings = append(s.warnings, warning)
 	}
 }
 

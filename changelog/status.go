@@ -18,6 +18,7 @@ type Status struct {
 	TopicMissing bool      `json:"topic_missing,omitempty"`
 	Paused       string    `json:"paused,omitempty"`        // why changes are not applied at the moment: disk, dead_letter
 	Trouble      []string  `json:"trouble,omitempty"`       // errors that last: of fetches, of looking at the topic
+	Warnings     []string  `json:"warnings,omitempty"`      // what is wrong with the topic, though it can be read
 	LastError    string    `json:"last_error,omitempty"`    // the last of all, over or not
 	LastErrorAt  string    `json:"last_error_at,omitempty"` // RFC 3339
 	LoadReason   string    `json:"load_reason,omitempty"`   // why this start loads, or loaded, the dimension anew
@@ -61,6 +62,7 @@ func (d *Dimension) Status() Status {
 	st.WaitingFor, st.TopicMissing, st.LoadReason = s.waitingFor, s.gone, s.loadReason
 	st.Paused = strings.Join(slices.Sorted(maps.Keys(s.paused)), ", ")
 	st.Trouble = s.lasting()
+	st.Warnings = slices.Clone(s.warnings)
 	st.LastError, st.LastErrorAt, st.RecordErrors = s.lastError, rfc3339(s.lastAt), s.errors
 	if s.track == nil {
 		return st
