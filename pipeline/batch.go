@@ -35,11 +35,9 @@ func (o outcome) String() string {
 // It belongs to one goroutine at a time: the poller makes it, its lane's worker fills it, the writer sends it. Only pending is shared with the
 // client's acknowledgements.
 type batch struct {
-	lane *lane
-	gen  uint64 // the lane's generation when it was read: an older one is dropped
-	span run    // the offsets that are finished with this batch
-	// epoch is the leader epoch of the last fact, for the commit.
-	epoch int32
+	lane  *lane
+	gen   uint64 // the lane's generation when it was read: an older one is dropped
+	span  run    // the offsets that are finished with this batch
 	facts int
 
 	recs  []*kgo.Record // as polled; a record is reused for the first output record of its fact
@@ -125,8 +123,8 @@ func (b *batch) split(n int) *batch {
 		return nil
 	}
 	middle := b.recs[n].Offset
-	rest := &batch{lane: b.lane, gen: b.gen, recs: b.recs[n:], facts: len(b.recs) - n, epoch: b.epoch, span: run{middle, b.span.To}}
-	b.span.To, b.epoch = middle, b.recs[n-1].LeaderEpoch
+	rest := &batch{lane: b.lane, gen: b.gen, recs: b.recs[n:], facts: len(b.recs) - n, span: run{middle, b.span.To}}
+	b.span.To = middle
 	b.recs, b.facts = b.recs[:n:n], n
 	return rest
 }

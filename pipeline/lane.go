@@ -29,7 +29,15 @@ type lane struct {
 	gone      bool     // taken away
 	queue     []*batch
 	running   bool
+	ends      []epochEnd
 	end       int64 // high watermark as last seen, -1 before the first fetch
+}
+
+// epochEnd is the end of a batch that was read, with the leader epoch of its last fact. The epoch of a commit must be that of the fact before it: with an
+// older one the log would seem to have been cut there.
+type epochEnd struct {
+	to    int64
+	epoch int32
 }
 
 func newLane(id laneID, start position, saved bool) *lane {
@@ -59,8 +67,9 @@ func (l *lane) read(recs []*kgo.Record, end int64) (facts int, start bool, err e
 		if !ok {
 			return 0, false, errRewound
 		}
+		l.ends = append(l.ends, epochEnd{last.Offset + 1, last.LeaderEpoch})
 		l.queue = append(l.queue, &batch{
-			lane: l, gen: l.gen, recs: recs[:n:n], facts: n, epoch: last.LeaderEpoch, span: run{from, last.Offset + 1},
+			lane: l, gen: l.gen, recs: recs[:n:n], facts: n, span: run{from, last.Offset + 1},
 		})
 		recs = recs[n:]
 	}
@@ -97,6 +106,7 @@ func (l *lane) drop() []*batch {
 	queued := l.queue
 	l.queue = nil
 	l.gen++
+	l.ends = nil
 	l.ledger = newLedger(l.committed.Offset, l.committed.Finished)
 	return queued
 }
@@ -118,15 +128,20 @@ func (l *lane) finish(b *batch) {
 	}
 }
 
-// due returns what a commit should say of the lane; false when the group knows it already.
-func (l *lane) due() (position, bool) {
+// due returns what a commit should say of the lane, with the leader epoch, -1 when it is not known; false when the group knows it already.
+func (l *lane) due() (p position, epoch int32, news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.gone {
-		return position{}, false
+		return position{}, -1, false
 	}
-	p := l.ledger.position()
-	return p, l.unsaved || !p.equal(l.committed)
+	p, epoch = l.ledger.position(), -1
+	for _, e := range l.ends {
+		if e.to == p.Offset {
+			epoch = e.epoch
+		}
+	}
+	return p, epoch, l.unsaved || !p.equal(l.committed)
 }
 
 // saved records that p is committed.
@@ -134,6 +149,7 @@ func (l *lane) saved(p position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.committed = p
+	l.ends = slices.DeleteFunc(l.ends, func(e epochEnd) bool { return e.to <= p.Offset })
 	l.inGroup = p.Offset
 	l.unsaved = false
 }

@@ -313,16 +313,14 @@ type offsetDue struct {
 
 // due finishes the batches in the ledgers and lists what the group must be told.
 func (s *session) due(done []*batch) map[laneID]offsetDue {
-	epochs := make(map[laneID]int32)
 	for _, b := range done {
 		b.lane.finish(b)
-		epochs[b.lane.laneID] = b.epoch
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	due := make(map[laneID]offsetDue)
 	for id, l := range s.lanes {
-		p, news := l.due()
+		p, epoch, news := l.due()
 		if !news {
 			continue
 		}
@@ -332,11 +330,7 @@ func (s *session) due(done []*batch) map[laneID]offsetDue {
 		if !fits {
 			p.Finished, meta = nil, ""
 		}
-		d := offsetDue{lane: l, position: p, epoch: -1, meta: meta}
-		if epoch, ok := epochs[id]; ok {
-			d.epoch = epoch
-		}
-		due[id] = d
+		due[id] = offsetDue{lane: l, position: p, epoch: epoch, meta: meta}
 	}
 	return due
 }
