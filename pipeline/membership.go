@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -61,10 +62,26 @@ type groupErrors struct{ s *session }
 func (g groupErrors) OnGroupManageError(err error) {
 	g.s.member.Store(false)
 	if errors.Is(err, kerr.FencedInstanceID) {
-		g.s.cancel(fatalError{errSecondOwner})
+		g.s.cancel(g.s.p.fenced())
 		return
 	}
 	g.s.p.remember(fmt.Errorf("group %s: %w", g.s.o.Group, err))
+}
+
+// fencedAgain is how soon after one fence another one proves a second owner.
+const fencedAgain = time.Minute
+
+// fenced is the error of a session whose place in the group was taken. The first time it may have been this instance's own past: a join of a
+// former session that the broker got to late. Then the next session has its place. A second owner takes it again.
+func (p *Pipeline) fenced() error {
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	before := p.state.fencedAt
+	p.state.fencedAt = time.Now()
+	if !before.IsZero() && time.Since(before) < fencedAgain {
+		return fatalError{errSecondOwner}
+	}
+	return errFenced
 }
 
 // takeAway drops the lanes of Kafka partitions that this instance no longer reads.

@@ -121,3 +121,6 @@ func (o *Options) validate() error {
 	need(o.Metrics != nil && o.Logger != nil, "no metrics or no logger")
 	return errors.Join(errs...)
 }
+
+// heartbeat is the time between two heartbeats to the group.
+func (o *Options) heartbeat() time.Duration { return min(3*time.Second, o.SessionTimeout/3) }

@@ -58,7 +58,7 @@ func (w *writer) idle() {
 // membership are taken away by the client's callbacks.
 func (w *writer) notSaved(err error, done []*batch, refused map[origin]string, failure error) error {
 	if errors.Is(err, kerr.FencedInstanceID) {
-		return fatalError{errSecondOwner}
+		return w.p.fenced()
 	}
 	w.failed(err)
 	if w.failures > failuresMax {
@@ -133,7 +133,8 @@ const (
 )
 
 // lost deals with a producer that can't go on. Whether its own past fenced it (the session is rebuilt) or a second owner of its id (the
-// service ends) is what the group says: the second owner has taken this member's place there.
+// service ends) is what the group says: the second owner has taken this member's place there. The member's place may also have been taken by its
+// own join whose answer is still on its way; then the client's next request tells, for a second owner answers that one with a fence, too.
 func (w *writer) lost(err error) error {
 	if cause := context.Cause(w.ctx); cause != nil {
 		return cause
@@ -144,7 +145,10 @@ func (w *writer) lost(err error) error {
 	ctx, cancel := context.WithTimeout(w.ctx, 2*time.Second)
 	defer cancel()
 	if resp, beatErr := req.RequestWith(ctx, w.client); beatErr == nil && errors.Is(kerr.ErrorForCode(resp.ErrorCode), kerr.FencedInstanceID) {
-		return fatalError{errSecondOwner}
+		pause(w.ctx, 2*w.o.heartbeat())
+		if cause := context.Cause(w.ctx); cause != nil {
+			return cause
+		}
 	}
 	return err
 }

@@ -60,6 +60,7 @@ func (e fatalError) Unwrap() error { return e.error }
 
 var (
 	errSecondOwner = errors.New("another process runs with this instance id and has taken its place in the group: give each instance an input.instance_id and a store.dir of its own")
+	errFenced      = errors.New("this instance's place in the group was taken, by its own past or by a second owner of the instance id")
 	errOutage      = errors.New("no commit within the transaction timeout")
 	errGrace       = errors.New("the shutdown grace is over")
 )
@@ -108,7 +109,7 @@ func (s *session) options(batchMax int32) []kgo.Opt {
 	opts := append([]kgo.Opt(nil), o.Client...)
 	opts = append(opts,
 		kgo.ConsumerGroup(o.Group), kgo.ConsumeTopics(o.Topics...), kgo.InstanceID(o.InstanceID), kgo.SessionTimeout(o.SessionTimeout),
-		kgo.HeartbeatInterval(min(3*time.Second, o.SessionTimeout/3)),
+		kgo.HeartbeatInterval(o.heartbeat()),
 		kgo.BlockRebalanceOnPoll(), kgo.DisableAutoCommit(),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchMaxBytes(int32(o.FetchBytes)), kgo.FetchMaxPartitionBytes(int32(max(o.FetchBytes/4, 1<<20))), kgo.MaxConcurrentFetches(2),
@@ -277,7 +278,7 @@ func (s *session) pollErrors(fetches kgo.Fetches) (failed bool, end error) {
 		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrClientClosed):
 			return
 		case errors.Is(err, kerr.FencedInstanceID):
-			end = fatalError{errSecondOwner}
+			return // the hook for the end of a membership deals with it
 		case errors.As(err, &loss):
 			s.p.noteCut(laneID{topic, partition}, loss.ResetTo)
 			end = fmt.Errorf("read topic %s, partition %d: %w", topic, partition, err)

@@ -245,8 +245,14 @@ func (s *simulation) cluster11() {
 	case 0:
 		if s.partitions < 7 {
 			s.say("add a partition")
-			_, err := kadm.NewClient(s.client).CreatePartitions(context.Background(), 1, inTopic)
-			require.NoError(s.t, err)
+			resp, err := kadm.NewClient(s.client).CreatePartitions(context.Background(), 1, inTopic)
+			if err == nil {
+				err = resp.Error()
+			}
+			if err != nil { // a fault has hit it
+				s.say("none added: %v", err)
+				return
+			}
 			s.client.ForceMetadataRefresh()
 			time.Sleep(time.Second)
 			s.partitions++
@@ -283,7 +289,20 @@ func (s *simulation) facts(n int) {
 	}
 	s.sent += n
 	s.say("%d facts", n)
-	s.write(recs...)
+	for retry := range 10 { // a new partition is news to the client for some seconds
+		var again []*kgo.Record
+		for _, r := range s.client.ProduceSync(context.Background(), recs...) {
+			if r.Err != nil {
+				require.Lessf(s.t, retry, 9, "%v", r.Err)
+				again = append(again, r.Record)
+			}
+		}
+		if recs = again; len(recs) == 0 {
+			return
+		}
+		s.client.ForceMetadataRefresh()
+		time.Sleep(time.Second)
+	}
 }
 
 // end stops an instance by signal, or kills it.

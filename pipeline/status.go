@@ -91,6 +91,7 @@ type state struct {
 	letters    []DeadLetterStatus
 	lastCommit time.Time
 	cuts       map[laneID]int64 // Kafka partitions whose log was cut, and where
+	fencedAt   time.Time        // when this instance's place in the group was last taken
 	dirtySince time.Time        // when the oldest fact was read that is not committed; zero when there is none
 }
 
