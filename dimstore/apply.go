@@ -2,7 +2,6 @@ package dimstore
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -10,25 +9,19 @@ import (
 	"github.com/dgraph-io/badger/v4"
 )
 
-// Apply writes changes, in order, and positions, in one transaction. When Badger's limit forces more, each carries the positions of its own
-// last changes (of the buckets that have one in positions, with the time of the last proof as stored), and positions go with the last one. A
-// change that is not newer than what is stored is counted as stale and not written. Every position must be that behind the changes given
-// with it and before. At return, all of it survives a kill of the process, and views opened from now on see it.
-//
-// Errors: ErrNoSpace (nothing is written, the call may be repeated), ErrDamaged, ErrClosed, others after which the store can't be written
-// until the next start. Applied then counts what was committed all the same; repeating the whole call is always right.
-func (s *Store) Apply(changes []Change, positions []Position) (Applied, error) {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	if err := s.writable(applySize(changes)); err != nil {
+// apply is Store.Apply for one generation.
+func (g *generation) apply(changes []Change, positions []Position) (Applied, error) {
+	g.writing.Lock()
+	defer g.writing.Unlock()
+	if err := g.writable(applySize(changes)); err != nil {
 		return Applied{}, fmt.Errorf("apply: %w", err)
 	}
-	b := &s.batch
-	b.begin(s, positions)
+	b := &g.batch
+	b.begin(g, positions)
 	defer b.end()
 	for i := range changes {
 		if err := b.change(&changes[i]); err != nil {
-			return b.done, s.noteDamage(fmt.Errorf("apply %s/%d offset %d: %w",
+			return b.done, g.noteDamage(fmt.Errorf("apply %s/%d offset %d: %w",
 				changes[i].Bucket.Topic, changes[i].Bucket.Partition, changes[i].Offset, err))
 		}
 	}
@@ -38,12 +31,12 @@ func (s *Store) Apply(changes []Change, positions []Position) (Applied, error) {
 	return b.done, nil
 }
 
-// applySize is what changes will take on disk soon: once in the log, once in a table.
+// applySize is what changes will take on disk soon: once in the log, once in a table. Index entries are part of the margin.
 func applySize(changes []Change) uint64 {
 	size := uint64(0)
 	for i := range changes {
 		c := &changes[i]
-		size += uint64(len(c.Partition)+len(c.Key)+len(c.Row)) + 64
+		size += uint64(len(c.Partition)+len(c.Key)+len(c.Row)+len(c.Version)) + 64
 	}
 	return 2 * size
 }
@@ -51,9 +44,9 @@ func applySize(changes []Change) uint64 {
 // entryCost is what Badger and this package add to a key and a value when they count towards the limit of a transaction, and some.
 const entryCost = 48
 
-// batch fills transactions one after the other. It belongs to the holder of Store.writing and is reused from Apply to Apply.
+// batch fills transactions one after the other. It belongs to the holder of generation.writing and is reused from Apply to Apply.
 type batch struct {
-	store     *Store
+	gen       *generation
 	positions []Position // given to Apply
 	done      Applied    // committed
 	now       Applied    // in the open transaction
@@ -62,44 +55,41 @@ type batch struct {
 	size, count int64 // of the open transaction, with what its end will add
 	wrote       bool  // the open transaction holds something
 
-	memory  memory
+	memory  memory // what the open transaction refers to
 	entries entries
 
-	deltas  map[string]*partitionDelta
-	last    *partitionDelta // the one used last
-	touched []uint32        // numbers of the buckets that have changes in the open transaction
-	next    []int64         // by number: offset after its last change in the open transaction; 0: none
-	garbage []parts         // of rows that the open transaction replaces
-	records []bucketRecord  // that the open transaction writes
+	last       *partition   // the one used last
+	partitions []*partition // touched by the open transaction
+	touched    []uint32     // numbers of the buckets that have changes in the open transaction
+	next       []int64      // by number: offset after its last change in the open transaction; 0: none
+	garbage    []parts      // of rows that the open transaction replaces
+	records    []bucketRecord
+
+	// Of the change at hand.
+	full, short, entry []byte // keys
+	oldVersion         []byte
+	old, new           indexValues
 }
 
+// bucketRecord is one that the open transaction writes.
 type bucketRecord struct {
 	number uint32
 	bucket bucket
 }
 
-type partitionDelta struct {
-	name []byte
-	rows int64
-}
-
-func (b *batch) begin(s *Store, positions []Position) {
-	b.store, b.positions, b.done = s, positions, Applied{}
-	if b.deltas == nil {
-		b.deltas = make(map[string]*partitionDelta)
-	}
+func (b *batch) begin(g *generation, positions []Position) {
+	b.gen, b.positions, b.done, b.last = g, positions, Applied{}, nil
 	b.open()
 }
 
 // open starts a transaction.
 func (b *batch) open() {
-	b.txn = b.store.db.NewTransaction(true)
+	b.txn = b.gen.db.NewTransaction(true)
 	b.now = Applied{}
 	b.size, b.count, b.wrote = 2*entryCost, 4, false
 	b.memory.reset()
 	b.entries.reset()
-	clear(b.deltas)
-	b.last = nil
+	b.forgetPartitions()
 	for _, number := range b.touched {
 		b.next[number] = 0
 	}
@@ -110,12 +100,13 @@ func (b *batch) open() {
 
 func (b *batch) end() {
 	b.txn.Discard()
-	b.txn, b.positions = nil, nil
+	b.forgetPartitions()
+	b.txn, b.positions, b.last = nil, nil, nil
 }
 
 // fits makes sure that count entries of size bytes in sum fit into the open transaction, if need be by committing it.
 func (b *batch) fits(size, count int64) error {
-	db := b.store.db
+	db := b.gen.db
 	if b.size+size < db.MaxBatchSize() && b.count+count < db.MaxBatchCount() {
 		return nil
 	}
@@ -126,7 +117,7 @@ func (b *batch) fits(size, count int64) error {
 	return nil
 }
 
-// set puts an entry into the transaction; fits was called before.
+// set puts an entry into the transaction; fits was called before, and key and value stay until it is committed.
 func (b *batch) set(key, value []byte, expires uint64) error {
 	b.size += int64(len(key)+len(value)) + entryCost
 	b.count++
@@ -134,132 +125,156 @@ func (b *batch) set(key, value []byte, expires uint64) error {
 	return b.txn.SetEntry(b.entries.next(key, value, expires))
 }
 
-// change does one change.
+// remove takes an entry out; fits was called before, and key stays until the transaction is committed.
+func (b *batch) remove(key []byte) error {
+	b.size += int64(len(key)) + entryCost
+	b.count++
+	b.wrote = true
+	return b.txn.Delete(key)
+}
+
+// keep copies what the open transaction refers to.
+func (b *batch) keep(data []byte) []byte {
+	return b.memory.keep(append(b.memory.grab(len(data)), data...))
+}
+
+// change does one change. It reads first: what follows may begin another transaction, and nothing of this change is in the one before then.
 func (b *batch) change(c *Change) error {
 	if c.Offset < 0 {
 		return errors.New("BUG: a negative offset")
 	}
-	s := b.store
-	keySize := min(fullRowKeySize(c.Partition, c.Key), longKey)
-	valueSize := min(len(c.Row)+2*maxHeader+len(c.Partition)+len(c.Key), s.inlineLimit()+maxHeader)
-	ends := min(len(c.Partition), longKey) + len(c.Bucket.Topic) + 2*entryCost + 64
-	if err := b.fits(int64(keySize+valueSize+ends+entryCost), 3); err != nil {
-		return err
-	}
 	number := b.bucketNumber(c.Bucket)
-	b.touch(number, c.Offset+1)
-
-	full := b.memory.keep(appendFullRowKey(b.memory.grab(fullRowKeySize(c.Partition, c.Key)), c.Partition, c.Key))
-	key := full
-	if len(full) > maxInlineKey {
-		key = shorten(bytes.Clone(full), 0)
+	ttl := time.Duration(b.gen.store.markTTL.Load())
+	var old storedRow
+	p := b.known(c.Partition)
+	if p != nil || !c.Delete || ttl > 0 {
+		var err error
+		if p, err = b.partition(c.Partition); err != nil {
+			return err
+		}
+		if old, err = b.stored(b.rowKey(p, c.Key)); err != nil {
+			return err
+		}
 	}
-	old, err := b.stored(key)
-	if err != nil {
-		return err
-	}
+	bucketCost := int64(len(c.Bucket.Topic)) + 64 + 2*entryCost
 	h := header{bucket: number, offset: c.Offset, timestamp: c.Timestamp}
-	if old.found && !b.newer(h, old.header) {
-		b.now.Stale++
+	content := b.content(c)
+	if stale := old.found && !b.newer(h, content.version, old.header); stale || p == nil {
+		if err := b.fits(bucketCost, 1); err != nil {
+			return err
+		}
+		b.touch(number, c.Offset+1)
+		if stale {
+			b.now.Stale++
+		} else {
+			b.now.Deletes++
+		}
 		return nil
 	}
+	b.new.reset()
+	if !c.Delete {
+		b.new.fill(b.gen.store.options.Indexes, c.Row)
+	}
+	size, count := b.indexCost(len(c.Key))
+	size += bucketCost + partitionCost(c.Partition) + int64(min(len(b.full), longKey)) + entryCost
+	size += int64(min(content.size(), b.gen.inlineLimit())) + 2*maxHeader + checksumSize
+	if err := b.fits(size, count+4); err != nil {
+		return err
+	}
+	b.touch(number, c.Offset+1)
 	if old.flags&flagParts != 0 {
 		b.garbage = append(b.garbage, old.parts)
 	}
-	b.countRow(c, old)
-	if c.Delete {
-		return b.remove(key, h, old)
-	}
-	return b.upsert(key, full, h, c.Row)
-}
-
-// countRow keeps the counters.
-func (b *batch) countRow(c *Change, old storedRow) {
-	live := old.found && old.flags&flagMark == 0
-	delta := int64(0)
-	switch {
-	case c.Delete:
-		b.now.Deletes++
-		if live {
-			delta = -1
-		}
-	default:
-		b.now.Upserts++
-		if !live {
-			delta = 1
-		}
-	}
-	if delta == 0 {
-		return
-	}
-	name := partitionName(c.Partition)
-	if b.last == nil || !bytes.Equal(b.last.name, name) {
-		d, ok := b.deltas[string(name)]
-		if !ok {
-			d = &partitionDelta{name: bytes.Clone(name)}
-			b.deltas[string(name)] = d
-			b.size += int64(len(name)) + entryCost
-			b.count++
-		}
-		b.last = d
-	}
-	b.last.rows += delta
-}
-
-// remove leaves a mark, so that an older upsert from another bucket does not bring the row back.
-func (b *batch) remove(key []byte, h header, old storedRow) error {
-	ttl := time.Duration(b.store.markTTL.Load())
-	if ttl <= 0 {
-		if !old.found {
-			return nil
-		}
-		b.size += int64(len(key)) + entryCost
-		b.count++
-		b.wrote = true
-		return b.txn.Delete(key)
-	}
-	h.flags = flagMark
-	value := b.memory.keep(appendChecksum(h.append(b.memory.grab(maxHeader+checksumSize)), key))
-	return b.set(key, value, uint64(time.Now().Add(ttl+time.Second).Unix()))
-}
-
-// upsert writes the row, in parts when it is large. full is the key before it was shortened.
-func (b *batch) upsert(key, full []byte, h header, row []byte) error {
-	size := len(row)
-	if len(key) == longKey {
-		h.flags |= flagLong
-		size += binary.MaxVarintLen32 + len(full)
-	}
-	if size > b.store.inlineLimit() {
-		return b.upsertParts(key, full, h, row)
-	}
-	value := h.append(b.memory.grab(maxHeader + size + checksumSize))
-	value = appendPayload(value, h, full, row)
-	return b.set(key, b.memory.keep(appendChecksum(value, key)), 0)
-}
-
-// upsertParts writes a row that is too large for one entry.
-func (b *batch) upsertParts(key, full []byte, h header, row []byte) error {
-	p, err := b.store.writeParts(key, appendPayload(nil, h, full, row))
-	if err != nil {
+	if err := b.write(c, p, h, content, old, ttl); err != nil {
 		return err
 	}
-	h.flags |= flagParts
-	return b.set(key, appendChecksum(p.append(h.append(nil)), key), 0)
+	return b.putIndexes(p, c.Key)
 }
 
-func appendPayload(dst []byte, h header, full, row []byte) []byte {
-	if h.flags&flagLong != 0 {
-		dst = appendBytes(dst, full)
+// rowKey makes the key of the row at hand, whole and as it is stored, and returns the latter.
+func (b *batch) rowKey(p *partition, key []byte) []byte {
+	b.full = appendRowKey(b.full[:0], p.number, key)
+	if len(b.full) <= maxInlineKey {
+		return b.full
 	}
-	return append(dst, row...)
+	b.short = shorten(append(b.short[:0], b.full...), 0, maxInlineKey)
+	return b.short
 }
 
-func appendBytes(dst, b []byte) []byte {
-	return append(binary.AppendUvarint(dst, uint64(len(b))), b...)
+// content is what a change writes.
+func (b *batch) content(c *Change) (p payload) {
+	if !c.Delete {
+		p.row = c.Row
+		if len(b.full) > maxInlineKey {
+			p.full = b.full
+		}
+	}
+	if b.gen.store.options.Version == VersionColumn {
+		p.version = c.Version
+		if c.Delete {
+			p.version = b.oldVersion
+		}
+	}
+	return p
 }
 
-// storedRow is what the version check and the counters need of what is under a key: a row or a mark.
+// write puts the row or the mark into the transaction and counts.
+func (b *batch) write(c *Change, p *partition, h header, content payload, old storedRow, ttl time.Duration) error {
+	key := b.full
+	if len(key) > maxInlineKey {
+		key = b.short
+	}
+	key = b.keep(key)
+	live := old.found && old.flags&flagMark == 0
+	if !c.Delete {
+		b.now.Upserts++
+		delta := int64(1)
+		if live {
+			delta = 0
+		}
+		b.touchPartition(p, delta)
+		return b.put(key, h, content, 0)
+	}
+	b.now.Deletes++
+	delta := int64(0)
+	if live {
+		delta = -1
+	}
+	if ttl > 0 {
+		// So that an older upsert from another bucket does not bring the row back.
+		b.touchPartition(p, delta)
+		h.flags = flagMark
+		return b.put(key, h, content, uint64(time.Now().Add(ttl+time.Second).Unix()))
+	}
+	if !old.found {
+		return nil
+	}
+	b.touchPartition(p, delta)
+	return b.remove(key)
+}
+
+// put writes a row or a mark, in parts when it is large.
+func (b *batch) put(key []byte, h header, content payload, expires uint64) error {
+	if len(content.version) > 0 {
+		h.flags |= flagVersion
+	}
+	if content.full != nil {
+		h.flags |= flagLong
+	}
+	if content.size() > b.gen.inlineLimit() {
+		p, err := b.gen.writeParts(key, content.append(nil, h))
+		if err != nil {
+			return err
+		}
+		h.flags |= flagParts
+		return b.set(key, appendChecksum(p.append(h.append(nil)), key), expires)
+	}
+	value := content.append(h.append(b.memory.grab(maxHeader+content.size()+checksumSize)), h)
+	return b.set(key, b.memory.keep(appendChecksum(value, key)), expires)
+}
+
+// storedRow is what the version check and the counters need of what is under a key: a row or a mark. Its version and its columns in the
+// indexes are in the batch.
 type storedRow struct {
 	header
 	found bool
@@ -268,10 +283,12 @@ type storedRow struct {
 
 // stored looks up what is under a key, changes in the open transaction included.
 func (b *batch) stored(key []byte) (out storedRow, err error) {
-	if f := b.store.filter; f != nil {
+	b.oldVersion = b.oldVersion[:0]
+	b.old.reset()
+	if f := b.gen.filter; f != nil {
 		known, full := f.add(key)
 		if full {
-			b.store.filter = nil
+			b.gen.filter = nil
 		}
 		if !known {
 			return out, nil
@@ -286,30 +303,69 @@ func (b *batch) stored(key []byte) (out storedRow, err error) {
 	}
 	out.found = true
 	err = item.Value(func(value []byte) error {
-		h, payload, err := parseRow(key, value)
+		h, rest, err := parseRow(key, value)
 		if err != nil {
 			return err
 		}
-		if int(h.bucket) >= len(b.store.buckets) {
+		if int(h.bucket) >= len(b.gen.buckets) {
 			return fmt.Errorf("%w: bucket %d of a row is not known", ErrDamaged, h.bucket)
 		}
 		out.header = h
 		if h.flags&flagParts != 0 {
-			out.parts, err = parseParts(payload)
+			if out.parts, err = parseParts(rest); err != nil {
+				return err
+			}
 		}
-		return err
+		return b.keepOld(out, rest)
 	})
 	return out, err
 }
 
-// newer decides between two changes of one key.
-func (b *batch) newer(a, old header) bool {
+// keepOld copies the version of a stored row, and its columns in the indexes.
+func (b *batch) keepOld(old storedRow, rest []byte) error {
+	indexes := b.gen.store.options.Indexes
+	if old.flags&flagMark != 0 {
+		indexes = nil
+	}
+	if old.flags&flagVersion == 0 && len(indexes) == 0 {
+		return nil
+	}
+	if old.flags&flagParts != 0 {
+		// They may be younger than the open transaction, of a change before in it.
+		txn := b.gen.db.NewTransaction(false)
+		defer txn.Discard()
+		var err error
+		if rest, err = readParts(txn, old.parts); err != nil {
+			return err
+		}
+	}
+	p, err := parsePayload(old.header, rest)
+	if err != nil {
+		return err
+	}
+	b.oldVersion = append(b.oldVersion, p.version...)
+	b.old.fill(indexes, p.row)
+	return nil
+}
+
+// newer decides between a change and what is stored under its key.
+func (b *batch) newer(a header, version []byte, old header) bool {
+	switch b.gen.store.options.Version {
+	case VersionColumn:
+		if c := bytes.Compare(version, b.oldVersion); c != 0 {
+			return c > 0
+		}
+	case VersionTimestamp:
+		if a.timestamp != old.timestamp {
+			return a.timestamp > old.timestamp
+		}
+	}
 	switch {
 	case a.bucket == old.bucket:
 		return a.offset > old.offset
 	case a.timestamp != old.timestamp:
 		return a.timestamp > old.timestamp
 	default:
-		return b.store.buckets[a.bucket].id.higher(b.store.buckets[old.bucket].id)
+		return b.gen.buckets[a.bucket].id.higher(b.gen.buckets[old.bucket].id)
 	}
 }

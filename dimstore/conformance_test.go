@@ -26,12 +26,15 @@ type conformingStore interface {
 	Read() dimstore.View
 	Rows() int64
 	Partitions() int
+	PartitionList() [][]byte
+	DropPartition(partition []byte) error
+	Begin(reason string) (loadingStore, error)
 	Close() error
 }
 
 // factory opens stores over the same data, one at a time: the first call finds nothing, a later one what the store before left at its
-// Close.
-type factory func(t *testing.T) conformingStore
+// Close. Of the options, Version and Indexes count, and they are the same in every call.
+type factory func(t *testing.T, o dimstore.Options) conformingStore
 
 // testConformance runs the suite. newFactory is called once per test, with data of its own; durable says that data outlive Close.
 func testConformance(t *testing.T, durable bool, newFactory func(t *testing.T) factory) {
@@ -59,7 +62,31 @@ func testConformance(t *testing.T, durable bool, newFactory func(t *testing.T) f
 		{"readers beside a writer", testConcurrent},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newFactory(t)(t)
+			s := newFactory(t)(t, dimstore.Options{})
+			c.test(t, s)
+			require.NoError(t, s.Close())
+		})
+	}
+	for _, c := range []struct {
+		name    string
+		options dimstore.Options
+		test    func(t *testing.T, s conformingStore)
+	}{
+		{"version timestamp", dimstore.Options{Version: dimstore.VersionTimestamp}, testVersionTimestamp},
+		{"version column", dimstore.Options{Version: dimstore.VersionColumn}, testVersionColumn},
+		{"index", dimstore.Options{Indexes: testIndexes}, testIndex},
+		{"index over partitions", dimstore.Options{Indexes: testIndexes}, testIndexPartitions},
+		{"index of long keys", dimstore.Options{Indexes: testIndexes}, testIndexLong},
+		{"index of a large batch", dimstore.Options{Indexes: testIndexes}, testIndexLargeBatch},
+		{"latest", dimstore.Options{}, testLatest},
+		{"drop partition", dimstore.Options{Indexes: testIndexes}, testDropPartition},
+		{"partitions beside a writer", dimstore.Options{Indexes: testIndexes}, testConcurrentPartitions},
+		{"publish", dimstore.Options{Indexes: testIndexes}, testPublish},
+		{"abandon", dimstore.Options{}, testAbandon},
+		{"publish beside readers", dimstore.Options{}, testConcurrentPublish},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newFactory(t)(t, c.options)
 			c.test(t, s)
 			require.NoError(t, s.Close())
 		})

@@ -64,7 +64,13 @@ func historyPosition(next int64) []dimstore.Position {
 	return []dimstore.Position{{Bucket: historyBucket, TopicID: [16]byte{7}, Next: next}}
 }
 
-func applyHistory(s conformingStore, first, n int64) error {
+// applier is a store or a generation that is loaded.
+type applier interface {
+	Apply(changes []dimstore.Change, positions []dimstore.Position) (dimstore.Applied, error)
+	Positions() []dimstore.Position
+}
+
+func applyHistory(s applier, first, n int64) error {
 	changes := make([]dimstore.Change, n)
 	for i := range changes {
 		changes[i] = historyChange(first + int64(i))
@@ -74,7 +80,7 @@ func applyHistory(s conformingStore, first, n int64) error {
 }
 
 // position is where a store of the history is, 0 for a new one.
-func position(s conformingStore) int64 {
+func position(s applier) int64 {
 	for _, p := range s.Positions() {
 		return p.Next
 	}

@@ -252,7 +252,7 @@ func TestMisfit(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "definition", other.Discarded())
 	assert.False(t, other.Complete())
-	newModel().check(t, other)
+	newModel().check(t, closing{other, d})
 	_, err = d.OpenStore(o)
 	require.ErrorContains(t, err, "open already")
 	require.NoError(t, other.Close())

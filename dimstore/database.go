@@ -19,24 +19,30 @@ const (
 	memtables   = 3 // being written out, besides the one in use
 )
 
-// sizes of one database.
+// sizes of one database, in bytes.
 type sizes struct {
 	memtable   int64
 	blockCache int64 // 0 without compression
+	filter     int64 // of the keys of a first load
 }
 
-// sizesFor divides the memory of a store. A small disk makes for small memtables too: each is written to a log and to a table.
-func sizesFor(memory int64, compressed bool, disk uint64) sizes {
-	s := sizes{memtable: min(max(memory/8, minMemtable), maxMemtable)}
+// sizesFor divides memory. A small disk makes for small memtables too: each is written to a log and to a table. A change and its index entries
+// must fit into a transaction, 15 % of a memtable, with the longest keys there are.
+func sizesFor(o Options, memory int64, disk uint64) sizes {
+	least := int64(minMemtable) * int64(4+len(o.Indexes)) / 4
+	s := sizes{memtable: min(max(memory/8, least), max(maxMemtable, least)), filter: memory / 16}
 	if part := int64(min(disk/32, maxMemtable)); part > 0 {
-		s.memtable = max(min(s.memtable, part), minMemtable)
+		s.memtable = max(min(s.memtable, part), least)
 	}
-	if compressed {
+	if o.Compression == "snappy" || o.Compression == "zstd" {
 		// Badger panics without a cache for the decompressed blocks.
 		s.blockCache = max(memory/8, 8<<20)
 	}
 	return s
 }
+
+// margin is what Badger may write later than it is applied: memtables to tables, and to the next logs.
+func (s sizes) margin() uint64 { return uint64(4 * s.memtable) }
 
 // databaseOptions has the settings whose reasons are in the package comment or measured: no compression and no block cache is the fastest
 // as long as the page cache holds the data; no conflict detection because there is one writer; checksums are verified by this package.

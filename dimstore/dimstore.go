@@ -2,6 +2,7 @@ package dimstore
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -49,6 +50,27 @@ type Options struct {
 	Indexes []Index
 	// Logger takes what happens at open, and Badger's own messages.
 	Logger *slog.Logger
+}
+
+// maxIndexes is how many indexes a dimension can have: their numbers are one byte of a key.
+const maxIndexes = 255
+
+// check finds what no caller may ask for.
+func (o *Options) check() error {
+	switch o.Version {
+	case "", VersionOffset, VersionTimestamp, VersionColumn:
+	default:
+		return fmt.Errorf("version %q is none of offset, timestamp, column", o.Version)
+	}
+	if len(o.Indexes) > maxIndexes {
+		return fmt.Errorf("%d indexes, %d are possible", len(o.Indexes), maxIndexes)
+	}
+	for i, index := range o.Indexes {
+		if len(index.Columns) == 0 || len(index.Columns) != len(index.Types) {
+			return fmt.Errorf("BUG: index %d has %d columns and %d types", i, len(index.Columns), len(index.Types))
+		}
+	}
+	return nil
 }
 
 // The values of Options.Version.

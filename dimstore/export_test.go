@@ -4,7 +4,7 @@ package dimstore
 func (d *Dir) SetSpace(statfs func(path string) (free, total uint64, err error)) { d.statfs = statfs }
 
 // Path is the folder of the generation.
-func (s *Store) Path() string { return s.path }
+func (s *Store) Path() string { return s.current.Load().path }
 
 // DirError is dirError.
 func DirError(dir string, err error) error { return dirError(dir, err) }

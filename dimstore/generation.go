@@ -4,22 +4,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
 )
 
-const (
-	damagedFolder  = "damaged"
-	removingPrefix = ".removing-"
-	spareHandles   = 64 // for what a database opens besides the tables it has: logs, new tables
-)
+const spareHandles = 64 // for what a database opens besides the tables it has: logs, new tables
 
 // errUnfinished is given by load for a generation that a crash interrupted before anything was written to it.
 var errUnfinished = errors.New("generation was not begun")
@@ -29,261 +23,129 @@ type misfit string
 
 func (m misfit) Error() string { return "generation does not fit: " + string(m) }
 
-// OpenStore opens the generation of a dimension, or begins an empty one: when there is none, when the one there does not fit or is damaged
-// (Discarded tells). Errors, with nothing set aside: ErrNoSpace (less than half of MinFreeDisk is free: a restart of a store that stopped
-// applying still works), ErrUnusable, and others of the environment.
-func (d *Dir) OpenStore(o Options) (*Store, error) {
-	if o.Name == "" {
-		return nil, errors.New("open store: a dimension needs a name")
-	}
-	switch o.Version {
-	case "", VersionOffset:
-	default:
-		return nil, fmt.Errorf("open store of %s: version %q is not known", o.Name, o.Version)
-	}
-	if len(o.Indexes) > 0 {
-		return nil, fmt.Errorf("open store of %s: indexes are not kept yet", o.Name)
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if !d.opening(o.Name) {
-		return nil, fmt.Errorf("open store of %s: it is open already", o.Name)
-	}
-	s := &Store{
-		dir: d, options: o, log: o.Logger, root: filepath.Join(d.path, folderName(o.Name)), readers: newGate(),
-		space: &space{path: d.path, statfs: d.statfs},
-	}
-	s.SetDeleteMarkTTL(o.DeleteMarkTTL)
-	if err := s.open(); err != nil {
-		d.closed(o.Name)
-		return nil, openError("open store of "+o.Name, err)
-	}
-	s.readers.unlock()
-	return s, nil
+// formatVersion of what this package writes. A generation of another one is dropped. 1: keys of rows began with the partition's tuple; neither
+// indexes nor versions of columns.
+const formatVersion = 2
+
+// meta is the record of a generation about itself, as JSON.
+type meta struct {
+	Format      int       `json:"format"`
+	Fingerprint string    `json:"fingerprint"`
+	Created     time.Time `json:"created"`
+	Complete    bool      `json:"complete"`
 }
 
-func (d *Dir) opening(name string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.open[name] {
-		return false
-	}
-	d.open[name] = true
-	return true
+// generation is one database: one complete loading of a dimension.
+type generation struct {
+	store   *Store
+	path    string
+	sizes   sizes
+	db      *badger.DB
+	readers *gate
+
+	writing sync.Mutex
+	// Of the holder of writing.
+	meta          meta
+	broken        error   // set when nothing may be written any more
+	filter        *filter // keys written since the generation was empty; nil when not known
+	nextPart      uint64  // number of the next payload that is stored in parts
+	nextPartition uint32
+	partitions    map[string]*partition // by tuple
+	dropped       []droppedPartition    // whose rows are still there
+	sweeping      bool                  // the goroutine that removes them runs
+	batch         batch
+
+	live atomic.Pointer[liveState] // written by the holder of writing
+
+	mu      sync.RWMutex
+	buckets []bucket // by number; written by the holder of writing
+	numbers map[BucketID]uint32
+
+	rows     atomic.Int64
+	complete atomic.Bool
+	damage   sync.Once
+
+	closing    chan struct{} // closed when the background work is to end
+	background sync.WaitGroup
+	flattening sync.Mutex
+
+	sizeMu sync.Mutex
+	sizeAt time.Time
+	size   int64
 }
 
-func (d *Dir) closed(name string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.open, name)
+func (s *Store) newGeneration(path string, z sizes) *generation {
+	g := &generation{
+		store: s, path: path, sizes: z, readers: newGate(), nextPart: 1, nextPartition: 1,
+		partitions: make(map[string]*partition), numbers: make(map[BucketID]uint32), closing: make(chan struct{}),
+	}
+	g.live.Store(&liveState{set: &liveSet{}})
+	return g
 }
 
-// folderName makes a file name of a dimension's name, different for different names.
-func folderName(name string) string {
-	var b strings.Builder
-	for i := range len(name) {
-		c := name[i]
-		plain := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.' && i > 0
-		if plain {
-			b.WriteByte(c)
-			continue
-		}
-		fmt.Fprintf(&b, "%%%02X", c)
+// create begins the next generation, empty, and makes sure that it survives; one that is loading only until the next open.
+func (s *Store) create(loading bool) (*generation, error) {
+	z := s.sizes
+	if loading {
+		z = s.loadingSizes
 	}
-	switch out := b.String(); {
-	case out == lockFile || out == instanceFile || out == instanceFile+".tmp":
-		return fmt.Sprintf("%%%02X%s", out[0], out[1:])
-	case len(out) > 200:
-		return fmt.Sprintf("%s%%%x", out[:150], shortSum(name))
-	default:
-		return out
-	}
-}
-
-// open brings the store to a generation, whatever it finds.
-func (s *Store) open() error {
-	_, total, err := s.dir.statfs(s.dir.path)
+	path, err := s.makeFolder(loading)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	compressed := s.options.Compression == "snappy" || s.options.Compression == "zstd"
-	s.sizes = sizesFor(s.options.Memory, compressed, total)
-	if err := s.space.take(s.options.MinFreeDisk/2+s.margin(), 0); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(s.root, 0o750); err != nil {
-		return err
-	}
-	number, err := s.lastGeneration()
-	if err != nil {
-		return err
-	}
-	s.path = s.generation(number)
-	if number == 0 {
-		return s.create()
-	}
-	return s.resume()
-}
-
-// resume loads the generation at s.path, or replaces it.
-func (s *Store) resume() error {
-	err := s.load()
-	fit, misfits := errors.AsType[misfit](err)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, errUnfinished):
-	case misfits:
-		s.discarded = string(fit)
-		s.log.Info("stored rows are dropped", "dimension", s.options.Name, "reason", s.discarded, "folder", s.path)
-	case environment(err) && !errors.Is(err, ErrDamaged):
-		return err
-	default:
-		return s.replaceDamaged(err)
-	}
-	if err := removeGeneration(s.path); err != nil {
-		return err
-	}
-	return s.create()
-}
-
-// replaceDamaged moves the generation aside, keeping the last one only, and begins an empty one.
-func (s *Store) replaceDamaged(why error) error {
-	aside := filepath.Join(s.root, damagedFolder)
-	if err := removeGeneration(aside); err != nil {
-		return err
-	}
-	if err := os.Rename(s.path, aside); err != nil {
-		return err
-	}
-	if err := syncDir(s.root); err != nil {
-		return err
-	}
-	s.discarded = "damaged"
-	_ = os.WriteFile(filepath.Join(aside, damagedMark), []byte(why.Error()+"\n"), 0o640) // for people; the log has it too
-	s.log.Error("stored rows are damaged; the dimension is loaded anew",
-		"dimension", s.options.Name, "moved_to", aside, "error", why)
-	return s.create()
-}
-
-func (s *Store) generation(number int) string {
-	return filepath.Join(s.root, fmt.Sprintf("%06d", number))
-}
-
-// lastGeneration finds the generation to use, 0 for none. It finishes removals, also of earlier generations.
-func (s *Store) lastGeneration() (int, error) {
-	entries, err := os.ReadDir(s.root)
-	if err != nil {
-		return 0, err
-	}
-	last := 0
-	var earlier []int
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), removingPrefix) {
-			if err := os.RemoveAll(filepath.Join(s.root, e.Name())); err != nil {
-				return 0, err
-			}
-			continue
+	g := s.newGeneration(path, z)
+	if err := g.begin(); err != nil {
+		if loading {
+			err = errors.Join(err, removeGeneration(path))
 		}
-		number, err := strconv.Atoi(e.Name())
-		if err != nil || !e.IsDir() || number <= 0 {
-			continue
-		}
-		if last > 0 {
-			earlier = append(earlier, last)
-		}
-		last = number // in order of the names
+		return nil, err
 	}
-	for _, number := range earlier {
-		if err := removeGeneration(s.generation(number)); err != nil {
-			return 0, err
-		}
-	}
-	return last, nil
+	g.readers.unlock()
+	return g, nil
 }
 
-// removeGeneration removes a folder so that a crash leaves either all of it or nothing that is ever opened.
-func removeGeneration(path string) error {
-	root, name := filepath.Split(path)
-	gone := filepath.Join(root, removingPrefix+name)
-	if err := os.RemoveAll(gone); err != nil {
+// begin makes the database in an empty folder.
+func (g *generation) begin() error {
+	if err := g.openDatabase(0); err != nil {
 		return err
 	}
-	if err := os.Rename(path, gone); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	if err := syncDir(root); err != nil {
-		return err
-	}
-	return os.RemoveAll(gone)
-}
-
-// create begins the next generation, empty, and makes sure that it survives.
-func (s *Store) create() error {
-	number, err := strconv.Atoi(filepath.Base(s.path))
-	if err != nil {
-		return fmt.Errorf("BUG: generation %s", s.path)
-	}
-	s.path = s.generation(number + 1)
-	if err := os.Mkdir(s.path, 0o750); err != nil {
-		return err
-	}
-	if err := s.openDatabase(s.sizes, 0); err != nil {
-		return err
-	}
-	s.forget()
-	s.filter = newFilter(max(s.options.Memory/16, 1<<20))
-	err = s.writeMeta(meta{Format: formatVersion, Fingerprint: s.options.Fingerprint, Created: time.Now().UTC().Truncate(time.Second)})
+	g.filter = newFilter(max(g.sizes.filter, 1<<20))
+	fingerprint := g.store.options.Fingerprint
+	err := g.writeMeta(meta{Format: formatVersion, Fingerprint: fingerprint, Created: time.Now().UTC().Truncate(time.Second)})
 	if err == nil {
-		err = s.db.Sync()
+		err = g.db.Sync()
 	}
 	if err == nil {
-		err = syncDir(s.root)
+		err = syncDir(g.store.root)
 	}
 	if err != nil {
-		return errors.Join(err, s.db.Close())
+		return errors.Join(err, g.db.Close())
 	}
 	return nil
 }
 
-// forget brings everything in memory to that of an empty generation.
-func (s *Store) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.partitions = make(map[string]int64)
-	s.buckets = nil
-	s.numbers = make(map[BucketID]uint32)
-	s.rows.Store(0)
-	s.complete.Store(false)
-	s.meta, s.broken, s.filter, s.nextPart = meta{}, nil, nil, 1
-}
-
-func (s *Store) openDatabase(z sizes, tables int) error {
+func (g *generation) openDatabase(tables int) error {
 	if err := handles(tables + spareHandles); err != nil {
 		return err
 	}
-	db, err := badger.Open(databaseOptions(s.path, z, s.options.Compression, badgerLog{s.log}))
+	db, err := badger.Open(databaseOptions(g.path, g.sizes, g.store.options.Compression, badgerLog{g.store.log}))
 	if err != nil {
 		return err
 	}
-	s.db = db
-	s.batch = batch{}
+	g.db = db
 	return nil
 }
 
 // load opens an existing generation. Errors: misfit, errUnfinished, ErrDamaged, or one of the environment (see environment); whatever
 // Badger can't open after the inspection counts as damage.
-func (s *Store) load() error {
+func (s *Store) load(path string) (*generation, error) {
 	start := time.Now()
-	in, err := inspect(s.path)
+	in, err := inspect(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if in.empty {
-		return errUnfinished
+		return nil, errUnfinished
 	}
 	if in.dropped > 0 {
 		s.log.Warn("the end of a store was lost, as after a power failure; it is read again",
@@ -291,112 +153,190 @@ func (s *Store) load() error {
 	}
 	z := s.sizes
 	z.memtable = max(z.memtable, in.logMemory) // written with a greater store.memory: Badger dies when a log does not fit
-	if err := s.openDatabase(z, in.tables); err != nil {
+	g := s.newGeneration(path, z)
+	if err := g.openDatabase(in.tables); err != nil {
+		return nil, err
+	}
+	if err := g.readState(); err != nil {
+		return nil, errors.Join(err, g.db.Close())
+	}
+	g.readers.unlock()
+	s.log.Debug("store opened", "dimension", s.options.Name, "folder", path, "tables", in.tables,
+		"rows", g.rows.Load(), "complete", g.complete.Load(), "duration", time.Since(start))
+	return g, nil
+}
+
+// writeMeta writes the generation's record about itself.
+func (g *generation) writeMeta(m meta) error {
+	value, err := json.Marshal(m)
+	if err != nil {
 		return err
 	}
-	s.forget()
-	if err := s.readState(); err != nil {
-		return errors.Join(err, s.db.Close())
+	key := []byte{kindMeta}
+	err = g.transaction(func(txn *badger.Txn) error {
+		return txn.Set(key, appendChecksum(value, key))
+	})
+	if err != nil {
+		return err
 	}
-	s.log.Debug("store opened", "dimension", s.options.Name, "folder", s.path, "tables", in.tables,
-		"rows", s.Rows(), "complete", s.Complete(), "duration", time.Since(start))
+	g.meta = m
 	return nil
 }
 
-// readState reads all that the store keeps in memory.
-func (s *Store) readState() error {
-	txn := s.db.NewTransaction(false)
+// transaction commits what fill writes. After a commit that failed the state of the database is not known, so nothing is written any more
+// until a restart has replayed the log.
+func (g *generation) transaction(fill func(*badger.Txn) error) error {
+	txn := g.db.NewTransaction(true)
 	defer txn.Discard()
-	if err := s.readMeta(txn); err != nil {
+	if err := fill(txn); err != nil {
 		return err
 	}
-	if err := s.readBuckets(txn); err != nil {
-		return err
-	}
-	if err := s.readPartitions(txn); err != nil {
-		return err
-	}
-	return s.removeOrphans(txn)
+	return g.commit(txn)
 }
 
-func (s *Store) readMeta(txn *badger.Txn) error {
-	item, err := txn.Get([]byte{kindMeta})
-	if errors.Is(err, badger.ErrKeyNotFound) {
-		if s.db.MaxVersion() == 0 {
-			return errUnfinished
-		}
-		return fmt.Errorf("%w: its description is missing", ErrDamaged)
-	}
-	if err != nil {
+// commit closes every transaction of this package: the entry "s" keeps the highest number visible in the tables.
+func (g *generation) commit(txn *badger.Txn) error {
+	key := []byte{kindCommit}
+	if err := txn.Set(key, appendChecksum(nil, key)); err != nil {
 		return err
 	}
-	value, err := item.ValueCopy(nil)
-	if err != nil {
-		return err
+	if err := txn.Commit(); err != nil {
+		g.broken = fmt.Errorf("the store can't be written until the next start, after: %w", err)
+		return g.broken
 	}
-	if value, err = checked([]byte{kindMeta}, value); err != nil {
-		return err
-	}
-	var m meta
-	if err := json.Unmarshal(value, &m); err != nil {
-		return fmt.Errorf("%w: its description: %w", ErrDamaged, err)
-	}
-	switch {
-	case m.Format != formatVersion:
-		return misfit("format")
-	case m.Fingerprint != s.options.Fingerprint:
-		return misfit("definition")
-	}
-	s.meta = m
-	s.complete.Store(m.Complete)
 	return nil
 }
 
-// each calls f with the checked value of every entry of a kind; key and value are valid in the call only.
-func each(txn *badger.Txn, kind byte, f func(key, value []byte) error) error {
-	it := txn.NewIterator(badger.IteratorOptions{Prefix: []byte{kind}})
-	defer it.Close()
-	for it.Rewind(); it.Valid(); it.Next() {
-		item := it.Item()
-		err := item.Value(func(value []byte) error {
-			value, err := checked(item.Key(), value)
-			if err != nil {
-				return err
-			}
-			return f(item.Key(), value)
+func (g *generation) margin() uint64 { return g.sizes.margin() }
+
+// writable is called by the holder of writing before it writes size bytes.
+func (g *generation) writable(size uint64) error {
+	if g.broken != nil {
+		return g.broken
+	}
+	return g.store.space.take(g.store.options.MinFreeDisk+g.margin(), size)
+}
+
+// markComplete is Store.MarkComplete for one generation.
+func (g *generation) markComplete() error {
+	g.writing.Lock()
+	defer g.writing.Unlock()
+	if g.meta.Complete && g.broken == nil {
+		return nil
+	}
+	if err := g.writable(0); err != nil {
+		return err
+	}
+	g.flatten("after the load")
+	m := g.meta
+	m.Complete = true
+	// The first sync is for the rows, so that the mark is never there without them; the second for the mark.
+	err := g.db.Sync()
+	if err == nil {
+		err = g.writeMeta(m)
+	}
+	if err == nil {
+		err = g.db.Sync()
+	}
+	if err != nil {
+		return err
+	}
+	g.filter = nil
+	g.complete.Store(true)
+	return nil
+}
+
+// flatten brings all tables to one level. It is for speed and space only: it is left out when there is no room for it, and its errors are
+// nobody's misfortune.
+func (g *generation) flatten(when string) {
+	g.flattening.Lock()
+	defer g.flattening.Unlock()
+	s := g.store
+	if err := s.space.take(s.options.MinFreeDisk+g.margin(), uint64(diskUsage(g.path))); err != nil {
+		s.log.Warn("tables are not merged", "dimension", s.options.Name, "when", when, "error", err)
+		return
+	}
+	start := time.Now()
+	if err := g.db.Flatten(1); err != nil {
+		s.log.Warn("tables are not merged", "dimension", s.options.Name, "when", when, "error", err)
+		return
+	}
+	s.log.Debug("tables merged", "dimension", s.options.Name, "when", when, "duration", time.Since(start))
+}
+
+// positions returns them as stored.
+func (g *generation) positions() []Position {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	out := make([]Position, 0, len(g.buckets))
+	for i := range g.buckets {
+		if g.buckets[i].hasPosition {
+			out = append(out, g.buckets[i].position)
+		}
+	}
+	return out
+}
+
+// bytes is the space on disk. The answer is up to a second old.
+func (g *generation) bytes() int64 {
+	g.sizeMu.Lock()
+	defer g.sizeMu.Unlock()
+	if now := time.Now(); g.sizeAt.IsZero() || now.Sub(g.sizeAt) > time.Second {
+		g.size, g.sizeAt = diskUsage(g.path), now
+	}
+	return g.size
+}
+
+// stop lets nothing be written any more, for the reason given, and waits for the background work. It returns the reason that was there
+// before.
+func (g *generation) stop(why error) (before error) {
+	g.writing.Lock()
+	before, g.broken = g.broken, why
+	select {
+	case <-g.closing:
+	default:
+		close(g.closing)
+	}
+	g.writing.Unlock()
+	g.background.Wait()
+	return before
+}
+
+// close waits until all views are closed, writes out what is in memory and closes the files. Stop was called before.
+func (g *generation) close() error {
+	g.readers.shut()
+	if g.db.IsClosed() {
+		return nil
+	}
+	return g.db.Close()
+}
+
+// remove is close for a generation that nobody needs any more; its folder goes too.
+func (g *generation) remove(why error) error {
+	_ = g.stop(why)
+	if err := g.close(); err != nil {
+		g.store.log.Warn("close of a generation that is dropped", "dimension", g.store.options.Name, "error", err)
+	}
+	return removeGeneration(g.path)
+}
+
+// leaveClean notes what MANIFEST was at a clean stop.
+func leaveClean(dir string) error {
+	sum, err := manifestSum(dir)
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, cleanMark), []byte(sum))
+}
+
+// noteDamage remembers damage that was found while running, so that the next open moves the generation aside instead of meeting it again.
+func (g *generation) noteDamage(err error) error {
+	if errors.Is(err, ErrDamaged) {
+		g.damage.Do(func() {
+			note := os.WriteFile(filepath.Join(g.path, damagedMark), []byte(err.Error()+"\n"), 0o640)
+			g.store.log.Error("stored data is damaged; the next start loads the dimension anew",
+				"dimension", g.store.options.Name, "folder", g.path, "error", errors.Join(err, note))
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
-}
-
-func (s *Store) readBuckets(txn *badger.Txn) error {
-	return each(txn, kindBucket, func(key, value []byte) error {
-		b, err := parseBucket(value)
-		if err != nil {
-			return err
-		}
-		number := uint32(len(s.buckets))
-		if string(key) != string(bucketKey(number)) {
-			return fmt.Errorf("%w: bucket %d is missing", ErrDamaged, number)
-		}
-		s.buckets = append(s.buckets, b)
-		s.numbers[b.id] = number
-		return nil
-	})
-}
-
-func (s *Store) readPartitions(txn *badger.Txn) error {
-	return each(txn, kindPartition, func(key, value []byte) error {
-		r := reader{b: value}
-		n := int64(r.uvarint())
-		if r.bad || n <= 0 {
-			return fmt.Errorf("%w: row counter of a partition", ErrDamaged)
-		}
-		s.partitions[string(key[1:])] = n
-		s.rows.Add(n)
-		return nil
-	})
+	return err
 }

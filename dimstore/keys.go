@@ -12,6 +12,9 @@ import (
 const (
 	kindBucket    = 'b'
 	kindPartition = 'c'
+	kindDropped   = 'd'
+	kindFiller    = 'f'
+	kindIndex     = 'i'
 	kindMeta      = 'm'
 	kindPart      = 'o'
 	kindRow       = 'r'
@@ -23,6 +26,10 @@ const (
 	// so the two never meet: their lengths differ.
 	maxInlineKey = 32 << 10
 	longKey      = maxInlineKey + sha256.Size
+
+	// The same for the keys of index entries. They are shorter, for one change may write many of them into one transaction.
+	maxIndexKey  = 4 << 10
+	longIndexKey = maxIndexKey + sha256.Size
 )
 
 // castagnoli is the polynomial of all checksums.
@@ -30,41 +37,35 @@ const (
 //nolint:gochecknoglobals // a table that never changes
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// shorten replaces what stands in dst from start on by its stored form.
-func shorten(dst []byte, start int) []byte {
-	if len(dst)-start <= maxInlineKey {
+// shorten replaces what stands in dst from start on by its stored form, when it is longer than limit.
+func shorten(dst []byte, start, limit int) []byte {
+	if len(dst)-start <= limit {
 		return dst
 	}
 	sum := sha256.Sum256(dst[start:])
-	return append(dst[:start+maxInlineKey], sum[:]...)
+	return append(dst[:start+limit], sum[:]...)
 }
 
-// appendFullRowKey appends the key of a row before it is shortened.
-func appendFullRowKey(dst, partition, key []byte) []byte {
+// partitionNumberSize is the length of the number of a partition in the keys of its rows, at partitionNumberAt.
+const (
+	partitionNumberAt   = 1
+	partitionNumberSize = 4
+)
+
+// appendRowKey appends the key of a row before it is shortened.
+func appendRowKey(dst []byte, partition uint32, key []byte) []byte {
 	dst = append(dst, kindRow)
-	dst = binary.AppendUvarint(dst, uint64(len(partition)))
-	dst = append(dst, partition...)
+	dst = binary.BigEndian.AppendUint32(dst, partition)
 	return append(dst, key...)
 }
 
-// fullRowKeySize is the length of what appendFullRowKey appends, or a little more.
-func fullRowKeySize(partition, key []byte) int {
-	return 1 + binary.MaxVarintLen32 + len(partition) + len(key)
+// partitionKey is the stored key of a partition's record.
+func partitionKey(tuple []byte) []byte {
+	return shorten(append([]byte{kindPartition}, tuple...), 0, maxInlineKey)
 }
 
-// partitionName is how a partition is called in memory and, behind its kind, on disk.
-func partitionName(partition []byte) []byte {
-	if len(partition) < maxInlineKey {
-		return partition
-	}
-	return appendPartitionKey(nil, partition)[1:]
-}
-
-// appendPartitionKey appends the stored key of a partition's counter.
-func appendPartitionKey(dst, partition []byte) []byte {
-	start := len(dst)
-	dst = append(dst, kindPartition)
-	return shorten(append(dst, partition...), start)
+func droppedKey(number uint32) []byte {
+	return binary.BigEndian.AppendUint32([]byte{kindDropped}, number)
 }
 
 func bucketKey(number uint32) []byte {
@@ -84,9 +85,10 @@ func parsePartKey(k []byte) (id uint64, part uint32, ok bool) {
 }
 
 const (
-	flagMark  = 1 << iota // the row was deleted
-	flagLong              // the payload begins with the length of the full key, and the full key
-	flagParts             // the payload is elsewhere: id, number of parts, length
+	flagMark    = 1 << iota // the row was deleted
+	flagLong                // the payload has the length of the full key, and the full key, before the row
+	flagParts               // the payload is elsewhere: id, number of parts, length
+	flagVersion             // the payload begins with the length of the version, and the version
 )
 
 // header stands in front of every row and mark: what the version check needs.
@@ -166,17 +168,48 @@ func parseParts(payload []byte) (parts, error) {
 	return p, nil
 }
 
-// splitLong splits the payload of a long key into the full key and the row.
-func splitLong(payload []byte) (full, row []byte, err error) {
-	r := reader{b: payload}
-	full = r.bytes()
-	if r.bad {
-		return nil, nil, fmt.Errorf("%w: full key of a row", ErrDamaged)
-	}
-	return full, r.b, nil
+// payload is what stands behind the header of a row or a mark.
+type payload struct {
+	version []byte // VersionColumn only
+	full    []byte // the key before it was shortened; nil: it is not
+	row     []byte // not of a mark
 }
 
-// bucket is what is known of one bucket. Guarded by Store.mu for reading, written only by the holder of Store.writing as well.
+func (p payload) append(dst []byte, h header) []byte {
+	if h.flags&flagVersion != 0 {
+		dst = appendBytes(dst, p.version)
+	}
+	if h.flags&flagLong != 0 {
+		dst = appendBytes(dst, p.full)
+	}
+	return append(dst, p.row...)
+}
+
+// size is the length of what append appends, or a little more.
+func (p payload) size() int {
+	return len(p.version) + len(p.full) + len(p.row) + 2*binary.MaxVarintLen32
+}
+
+func parsePayload(h header, b []byte) (p payload, err error) {
+	r := reader{b: b}
+	if h.flags&flagVersion != 0 {
+		p.version = r.bytes()
+	}
+	if h.flags&flagLong != 0 {
+		p.full = r.bytes()
+	}
+	if r.bad {
+		return payload{}, fmt.Errorf("%w: row of %d bytes", ErrDamaged, len(b))
+	}
+	p.row = r.b
+	return p, nil
+}
+
+func appendBytes(dst, b []byte) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(b))), b...)
+}
+
+// bucket is what is known of one bucket. Guarded by generation.mu for reading, written only by the holder of generation.writing as well.
 type bucket struct {
 	id          BucketID
 	stored      bool // its record is in the database

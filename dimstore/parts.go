@@ -9,16 +9,17 @@ import (
 
 // A payload too large for one entry is stored in parts before the row that names them, each in a transaction of its own. A part carries the
 // key of its row, so that an open after a crash in between finds out that no row names it. They are removed after the row that named them
-// was replaced.
+// was replaced. The same goes for a mark with a large version, whose parts stay until an open after it has expired, and for the tuple of a
+// partition and its record.
 
-// inlineLimit is the greatest value that is stored whole: four of them fit into a transaction.
-func (s *Store) inlineLimit() int { return int(s.db.MaxBatchSize() / 4) }
+// inlineLimit is the greatest payload that is stored whole: four of them fit into a transaction, and none goes to the value log.
+func (g *generation) inlineLimit() int { return min(int(g.db.MaxBatchSize()/4), 768<<10) }
 
 // writeParts stores a payload and returns its name.
-func (s *Store) writeParts(rowKey, payload []byte) (parts, error) {
-	p := parts{id: s.nextPart, size: len(payload)}
-	s.nextPart++
-	step := s.inlineLimit() - len(rowKey) - 64
+func (g *generation) writeParts(rowKey, payload []byte) (parts, error) {
+	p := parts{id: g.nextPart, size: len(payload)}
+	g.nextPart++
+	step := g.inlineLimit() - len(rowKey) - 64
 	for len(payload) > 0 {
 		n := min(step, len(payload))
 		key := partKey(p.id, p.count)
@@ -26,7 +27,7 @@ func (s *Store) writeParts(rowKey, payload []byte) (parts, error) {
 		value = appendBytes(value, rowKey)
 		value = append(value, payload[:n]...)
 		value = appendChecksum(value, key)
-		err := s.transaction(func(txn *badger.Txn) error { return txn.Set(key, value) })
+		err := g.transaction(func(txn *badger.Txn) error { return txn.Set(key, value) })
 		if err != nil {
 			return p, err
 		}
@@ -36,12 +37,8 @@ func (s *Store) writeParts(rowKey, payload []byte) (parts, error) {
 	return p, nil
 }
 
-// readParts brings the payload together that a stored reference names.
-func readParts(txn *badger.Txn, reference []byte) ([]byte, error) {
-	p, err := parseParts(reference)
-	if err != nil {
-		return nil, err
-	}
+// readParts brings a payload together.
+func readParts(txn *badger.Txn, p parts) ([]byte, error) {
 	var out []byte
 	for i := range p.count {
 		key := partKey(p.id, i)
@@ -76,10 +73,10 @@ func readParts(txn *badger.Txn, reference []byte) ([]byte, error) {
 }
 
 // removeParts removes what no row names any more. What a crash leaves of it goes at the next open.
-func (s *Store) removeParts(p parts) error {
+func (g *generation) removeParts(p parts) error {
 	const step = 256 // entries of one transaction
 	for first := uint32(0); first < p.count; first += step {
-		err := s.transaction(func(txn *badger.Txn) error {
+		err := g.transaction(func(txn *badger.Txn) error {
 			for i := first; i < min(first+step, p.count); i++ {
 				if err := txn.Delete(partKey(p.id, i)); err != nil {
 					return err
@@ -95,7 +92,7 @@ func (s *Store) removeParts(p parts) error {
 }
 
 // removeOrphans looks through the keys of all parts and removes those that their rows do not name.
-func (s *Store) removeOrphans(txn *badger.Txn) error {
+func (g *generation) removeOrphans(txn *badger.Txn) error {
 	it := txn.NewIterator(badger.IteratorOptions{Prefix: []byte{kindPart}})
 	defer it.Close()
 	var orphans []parts
@@ -109,7 +106,7 @@ func (s *Store) removeOrphans(txn *badger.Txn) error {
 		}
 		if id != last.id {
 			last = parts{id: id}
-			s.nextPart = max(s.nextPart, id+1)
+			g.nextPart = max(g.nextPart, id+1)
 			var err error
 			if named, err = namesParts(txn, item, id); err != nil {
 				return err
@@ -126,7 +123,7 @@ func (s *Store) removeOrphans(txn *badger.Txn) error {
 		}
 	}
 	for _, p := range orphans {
-		if err := s.removeParts(p); err != nil {
+		if err := g.removeParts(p); err != nil {
 			return err
 		}
 	}
@@ -146,6 +143,10 @@ func namesParts(txn *badger.Txn, part *badger.Item, id uint64) (bool, error) {
 	rowKey := r.bytes()
 	if r.bad || len(rowKey) == 0 {
 		return false, fmt.Errorf("%w: part of a row", ErrDamaged)
+	}
+	if rowKey[0] == kindPartition {
+		p, ok, err := getPartition(txn, rowKey)
+		return ok && p.parts.count > 0 && p.parts.id == id, err
 	}
 	item, err := txn.Get(rowKey)
 	if errors.Is(err, badger.ErrKeyNotFound) {

@@ -49,12 +49,12 @@ func TestNoSpace(t *testing.T) {
 	require.ErrorIs(t, s.MarkComplete(), dimstore.ErrNoSpace)
 	require.False(t, s.Complete())
 	h := new(models)
-	h.at(next).check(t, s)
+	h.at(next).check(t, closing{s, d})
 	require.NoError(t, s.Close())
 
 	s, err = d.OpenStore(o)
 	require.NoError(t, err, "a restart below the limit serves what there is")
-	h.at(next).check(t, s)
+	h.at(next).check(t, closing{s, d})
 	require.ErrorIs(t, applyHistory(s, next, 100), dimstore.ErrNoSpace)
 	space.free.Store(10 * gib)
 	require.NoError(t, applyHistory(s, next, 100), "goes on when there is space again")
@@ -74,7 +74,7 @@ func TestNoSpace(t *testing.T) {
 	s, err = d.OpenStore(o)
 	require.NoError(t, err)
 	require.Empty(t, s.Discarded())
-	h.at(next+100).check(t, s)
+	h.at(next+100).check(t, closing{s, d})
 	require.NoError(t, s.Close())
 	require.NoError(t, d.Close())
 }
@@ -100,7 +100,7 @@ func TestFlattenNeedsRoom(t *testing.T) {
 			require.True(t, s.Complete())
 			require.NoError(t, s.Close())
 			require.NoError(t, d.Close())
-			assert.Equal(t, merged, strings.Contains(log.String(), "tables merged after the load"), log.String())
+			assert.Equal(t, merged, strings.Contains(log.String(), `msg="tables merged"`), log.String())
 			assert.Equal(t, !merged, strings.Contains(log.String(), "tables are not merged"), log.String())
 		})
 	}

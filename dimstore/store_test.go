@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"enricher/dimstore"
+	"enricher/record"
 )
 
 func TestStore(t *testing.T) {
@@ -19,13 +20,31 @@ func TestStore(t *testing.T) {
 			testConformance(t, true, func(t *testing.T) factory {
 				t.Helper()
 				path := t.TempDir()
-				return func(t *testing.T) conformingStore {
+				return func(t *testing.T, with dimstore.Options) conformingStore {
 					t.Helper()
+					o.Version, o.Indexes = with.Version, with.Indexes
 					return openStore(t, path, o)
 				}
 			})
 		})
 	}
+}
+
+// TestOptions refuses what no caller may ask for.
+func TestOptions(t *testing.T) {
+	d, err := dimstore.OpenDir(t.TempDir())
+	require.NoError(t, err)
+	for want, o := range map[string]dimstore.Options{
+		"needs a name":          {},
+		"none of offset":        {Name: "a", Version: "column:v"},
+		"256 indexes":           {Name: "a", Indexes: make([]dimstore.Index, 256)},
+		"0 columns and 0 types": {Name: "a", Indexes: make([]dimstore.Index, 1)},
+		"1 columns and 2 types": {Name: "a", Indexes: []dimstore.Index{{Columns: []int{1}, Types: []record.Type{record.Int, record.Int}}}},
+	} {
+		_, err := d.OpenStore(o)
+		require.ErrorContains(t, err, want)
+	}
+	require.NoError(t, d.Close())
 }
 
 // closing closes the directory with the store.
@@ -40,6 +59,15 @@ func (c closing) Close() error {
 	}
 	_ = c.dir.Close() // a second time it is closed
 	return nil
+}
+
+// Begin is dimstore.Store.Begin as the suite knows it.
+func (c closing) Begin(reason string) (loadingStore, error) {
+	l, err := c.Store.Begin(reason)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 func openStore(t *testing.T, path string, o dimstore.Options) closing {

@@ -13,151 +13,218 @@ import (
 
 // Read opens a view of the store as it is now: every Apply that has returned is in it.
 func (s *Store) Read() View {
-	if !s.readers.enter() {
-		return &view{store: s}
+	for {
+		g := s.current.Load()
+		if g.readers.enter() {
+			v := &view{gen: g}
+			v.txn, v.live, v.err = g.snapshot()
+			return v
+		}
+		if s.current.Load() == g {
+			return &view{live: &liveSet{}, err: ErrClosed}
+		}
+		// Another generation took its place meanwhile.
 	}
-	return &view{store: s, txn: s.db.NewTransaction(false)}
 }
 
 // view is one read transaction.
 type view struct {
-	store *Store
-	txn   *badger.Txn // nil: the store was closed before
-	key   []byte
-	rows  *badger.Iterator // over all rows, made by the first Scan: making one costs more than a seek
-	inUse bool             // a Scan is going on with it
+	gen  *generation // nil: the store was closed before
+	txn  *badger.Txn
+	live *liveSet
+	err  error // that every method returns
+	last *partition
+	key  []byte
+
+	rows    lentIterator
+	entries lentIterator
+}
+
+// lentIterator is an iterator of a view over one kind, made when it is first needed: making one costs more than a seek.
+type lentIterator struct {
+	it    *badger.Iterator
+	inUse bool
 }
 
 func (v *view) Close() {
-	if v.txn == nil {
+	if v.gen == nil {
 		return
 	}
-	if v.rows != nil {
-		v.rows.Close()
+	for _, l := range []*lentIterator{&v.rows, &v.entries} {
+		if l.it != nil {
+			l.it.Close()
+		}
 	}
 	v.txn.Discard()
-	v.txn = nil
-	v.store.readers.leave()
+	v.gen.readers.leave()
+	v.gen, v.txn, v.err = nil, nil, ErrClosed
 }
 
-func (v *view) HasPartition(partition []byte) bool {
-	s := v.store
-	name := partitionName(partition)
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	_, ok := s.partitions[string(name)]
-	return ok
+// partition finds one that has a live row in the snapshot. Reads come in runs of one partition.
+func (v *view) partition(tuple []byte) *partition {
+	if v.last != nil && bytes.Equal(v.last.tuple, tuple) {
+		return v.last
+	}
+	p, ok := v.live.find(tuple)
+	if !ok {
+		return nil
+	}
+	v.last = p
+	return p
 }
 
-// Latest looks through all partitions.
+func (v *view) HasPartition(partition []byte) bool { return v.partition(partition) != nil }
+
 func (v *view) Latest(n int) [][]byte {
-	all := v.store.PartitionList()
-	slices.Reverse(all)
-	return all[:min(max(n, 0), len(all))]
-}
-
-// ScanIndex finds nothing as long as no index is kept: OpenStore refuses Options.Indexes.
-func (v *view) ScanIndex(index int, _ []byte, _ func(row record.Row) bool) error {
-	return fmt.Errorf("scan index: BUG: there is no index %d", index)
+	if n <= 0 {
+		return nil
+	}
+	out := make([][]byte, 0, min(n, v.live.byTuple.length))
+	for p := range v.live.byTuple.backward {
+		out = append(out, p.tuple)
+		if len(out) == n {
+			break
+		}
+	}
+	return out
 }
 
 func (v *view) Get(partition, key []byte) (record.Row, bool, error) {
-	if v.txn == nil {
-		return nil, false, ErrClosed
+	if v.err != nil {
+		return nil, false, v.failed("get row", v.err)
 	}
-	v.key = shorten(appendFullRowKey(v.key[:0], partition, key), 0)
-	item, err := v.txn.Get(v.key)
-	if errors.Is(err, badger.ErrKeyNotFound) {
+	p := v.partition(partition)
+	if p == nil {
 		return nil, false, nil
 	}
+	v.key = shorten(appendRowKey(v.key[:0], p.number, key), 0, maxInlineKey)
+	content, ok, err := v.read(v.key)
 	if err != nil {
-		return nil, false, fmt.Errorf("get row: %w", err)
+		return nil, false, v.failed("get row", err)
+	}
+	return content.row, ok, nil
+}
+
+// failed notes damage and says what was done.
+func (v *view) failed(what string, err error) error {
+	err = fmt.Errorf("%s: %w", what, err)
+	if v.gen == nil {
+		return err
+	}
+	return v.gen.noteDamage(err)
+}
+
+// read returns what is under a stored key, if that is a row.
+func (v *view) read(key []byte) (p payload, ok bool, err error) {
+	item, err := v.txn.Get(key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return p, false, nil
+	}
+	if err != nil {
+		return p, false, err
 	}
 	var stored []byte
 	// The slice is the item's own copy, and nobody else has the item: it lives as long as it is referred to.
 	if err := item.Value(func(value []byte) error { stored = value; return nil }); err != nil {
-		return nil, false, fmt.Errorf("get row: %w", err)
+		return p, false, err
 	}
-	h, payload, err := parseRow(v.key, stored)
-	if err == nil && h.flags&flagMark != 0 {
-		return nil, false, nil
+	h, rest, err := parseRow(key, stored)
+	if err != nil || h.flags&flagMark != 0 {
+		return p, false, err
 	}
-	if err == nil {
-		_, payload, err = v.row(h, payload)
-	}
-	if err != nil {
-		return nil, false, v.store.noteDamage(fmt.Errorf("get row: %w", err))
-	}
-	return payload, true, nil
+	p, err = v.payload(h, rest)
+	return p, err == nil, err
 }
 
-// row brings a payload together and splits it into the full key (of a long key only) and the row.
-func (v *view) row(h header, payload []byte) (full []byte, row record.Row, err error) {
+// payload brings a payload together.
+func (v *view) payload(h header, rest []byte) (payload, error) {
 	if h.flags&flagParts != 0 {
-		if payload, err = readParts(v.txn, payload); err != nil {
-			return nil, nil, err
+		p, err := parseParts(rest)
+		if err != nil {
+			return payload{}, err
+		}
+		if rest, err = readParts(v.txn, p); err != nil {
+			return payload{}, err
 		}
 	}
-	if h.flags&flagLong != 0 {
-		return splitLong(payload)
-	}
-	return nil, payload, nil
+	return parsePayload(h, rest)
 }
 
 func (v *view) Scan(partition, prefix []byte, yield func(row record.Row) bool) error {
-	if v.txn == nil {
-		return ErrClosed
+	if v.err != nil {
+		return v.failed("scan rows", v.err)
 	}
-	full := appendFullRowKey(nil, partition, prefix)
-	it, release := v.iterator()
+	p := v.partition(partition)
+	if p == nil {
+		return nil
+	}
+	it, release := v.iterator(&v.rows, kindRow)
 	defer release()
-	if err := v.scan(it, full, yield); err != nil {
-		return v.store.noteDamage(fmt.Errorf("scan rows: %w", err))
+	if err := v.scan(it, appendRowKey(nil, p.number, prefix), yield); err != nil {
+		return v.failed("scan rows", err)
 	}
 	return nil
 }
 
-// iterator lends the view's own one, or makes one for a Scan inside a Scan.
-func (v *view) iterator() (it *badger.Iterator, release func()) {
-	if v.inUse {
-		it = v.newIterator()
+// iterator lends the view's own one, or makes one for a scan inside a scan.
+func (v *view) iterator(l *lentIterator, kind byte) (it *badger.Iterator, release func()) {
+	if l.inUse {
+		it = v.newIterator(kind)
 		return it, it.Close
 	}
-	if v.rows == nil {
-		v.rows = v.newIterator()
+	if l.it == nil {
+		l.it = v.newIterator(kind)
 	}
-	v.inUse = true
-	return v.rows, func() { v.inUse = false }
+	l.inUse = true
+	return l.it, func() { l.inUse = false }
 }
 
-func (v *view) newIterator() *badger.Iterator {
-	return v.txn.NewIterator(badger.IteratorOptions{Prefix: []byte{kindRow}})
+func (v *view) newIterator(kind byte) *badger.Iterator {
+	return v.txn.NewIterator(badger.IteratorOptions{Prefix: []byte{kind}})
 }
 
-// longRow is one of a run of rows whose keys are the same in all that is stored of them in order.
+// run is rows that come one after the other with keys that are the same in all that is stored of them in order; the whole keys order them.
+type run struct {
+	head []byte // what the stored keys have in common, copied
+	rows []longRow
+}
+
 type longRow struct {
 	key []byte
 	row record.Row
 }
 
+// add takes a row up, copied.
+func (r *run) add(head, key []byte, row record.Row) {
+	r.head = append(r.head[:0], head...)
+	r.rows = append(r.rows, longRow{bytes.Clone(key), bytes.Clone(row)})
+}
+
+// endsBefore tells whether a stored key does not belong to the run any more. Long is the length of keys that were shortened, limit that of
+// their common part.
+func (r *run) endsBefore(key []byte, long, limit int) bool {
+	return len(r.rows) > 0 && (len(key) != long || !bytes.Equal(r.head, key[:limit]))
+}
+
+// flush yields the rows in order and empties the run; false says that yield wants no more.
+func (r *run) flush(yield func(row record.Row) bool) bool {
+	slices.SortFunc(r.rows, func(a, b longRow) int { return bytes.Compare(a.key, b.key) })
+	for _, l := range r.rows {
+		if !yield(l.row) {
+			return false
+		}
+	}
+	r.rows = r.rows[:0]
+	return true
+}
+
 func (v *view) scan(it *badger.Iterator, full []byte, yield func(row record.Row) bool) error {
 	seek := full[:min(len(full), maxInlineKey)]
-	var run []longRow
-	var head []byte // of the run, copied
-	flush := func() bool {
-		slices.SortFunc(run, func(a, b longRow) int { return bytes.Compare(a.key, b.key) })
-		for _, r := range run {
-			if !yield(r.row) {
-				return false
-			}
-		}
-		run = run[:0]
-		return true
-	}
+	var r run
 	for it.Seek(seek); it.ValidForPrefix(seek); it.Next() {
 		item := it.Item()
 		key := item.Key()
-		if len(run) > 0 && (len(key) != longKey || !bytes.Equal(head, key[:maxInlineKey])) && !flush() {
+		if r.endsBefore(key, longKey, maxInlineKey) && !r.flush(yield) {
 			return nil
 		}
 		if len(key) < len(full) && len(key) != longKey {
@@ -165,21 +232,18 @@ func (v *view) scan(it *badger.Iterator, full []byte, yield func(row record.Row)
 		}
 		more := true
 		err := item.Value(func(value []byte) error {
-			h, payload, err := parseRow(key, value)
+			h, rest, err := parseRow(key, value)
 			if err != nil || h.flags&flagMark != 0 {
 				return err
 			}
-			own, row, err := v.row(h, payload)
-			if err != nil {
+			p, err := v.payload(h, rest)
+			switch {
+			case err != nil:
 				return err
-			}
-			if h.flags&flagLong == 0 {
-				more = yield(row)
-				return nil
-			}
-			if bytes.HasPrefix(own, full) {
-				head = append(head[:0], key[:maxInlineKey]...)
-				run = append(run, longRow{bytes.Clone(own), bytes.Clone(row)})
+			case p.full == nil:
+				more = yield(p.row)
+			case bytes.HasPrefix(p.full, full):
+				r.add(key[:maxInlineKey], p.full, p.row)
 			}
 			return nil
 		})
@@ -187,6 +251,6 @@ func (v *view) scan(it *badger.Iterator, full []byte, yield func(row record.Row)
 			return err
 		}
 	}
-	flush()
+	r.flush(yield)
 	return nil
 }
