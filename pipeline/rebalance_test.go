@@ -232,3 +232,58 @@ func TestMemberWithoutPartitions(t *testing.T) {
 		}
 	})
 }
+
+// A log that was cut and has grown past the commit again shows by its epochs only.
+func TestCutLog(t *testing.T) {
+	for _, onGap := range []string{OnGapFail, OnGapContinue} {
+		t.Run(onGap, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				t := w.t
+				in := w.start()
+				w.produce(400)
+				w.enrichedNext(400)
+				require.NoError(t, in.end())
+				w.cutAt(2, 60)
+				in = w.start(func(o *Options) { o.OnGap = onGap })
+				if onGap == OnGapFail {
+					var g gap
+					require.ErrorAs(t, <-in.done, &g)
+					assert.Equal(t, gap{laneID{inTopic, 2}, 100, logBounds{0, 60}}, g)
+					in.stop()
+					return
+				}
+				for _, r := range w.read(40) {
+					id := r.Timestamp.UnixMilli() - 1000
+					assert.Equal(t, int64(2), id%4)
+					assert.GreaterOrEqual(t, id/4, int64(60))
+				}
+				w.quiet()
+				assert.Empty(t, in.Unready())
+				require.NoError(t, in.end())
+			})
+		})
+	}
+}
+
+// cutAt makes the brokers say that the log of an input Kafka partition ended at an offset in every epoch so far.
+func (w *world) cutAt(partition int32, offset int64) {
+	w.cluster.ControlKey(int16(kmsg.OffsetForLeaderEpoch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		w.cluster.KeepControl()
+		req := kreq.(*kmsg.OffsetForLeaderEpochRequest)
+		resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+		for _, rt := range req.Topics {
+			st := kmsg.NewOffsetForLeaderEpochResponseTopic()
+			st.Topic = rt.Topic
+			for _, rp := range rt.Partitions {
+				sp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+				sp.Partition, sp.LeaderEpoch, sp.EndOffset = rp.Partition, rp.LeaderEpoch, 1000
+				if rp.Partition == partition {
+					sp.EndOffset = offset
+				}
+				st.Partitions = append(st.Partitions, sp)
+			}
+			resp.Topics = append(resp.Topics, st)
+		}
+		return resp, nil, true
+	})
+}

@@ -431,11 +431,16 @@ func (s *simulation) rest() {
 }
 
 // bury takes the dead out of the group once their sessions must be over. kfake forgets the session timer of a static member that dies between
-// its join and its sync: it stays for ever (no request of it comes any more, the group is stable, and its partitions are nobody's).
+// its join and its sync: it stays for ever (no request of it comes any more, the group is stable, and its partitions are nobody's). In the same way
+// it may prepare a rebalance beyond its timeout, which no join ends; then all are put out and join anew.
 func (s *simulation) bury() {
 	time.Sleep(time.Minute)
+	before := s.cluster.GroupInfo("g")
+	time.Sleep(70 * time.Second)
+	after := s.cluster.GroupInfo("g")
+	stuck := before != nil && after != nil && after.State == "PreparingRebalance" && before.State == after.State && before.Epoch == after.Epoch
 	for _, id := range instances {
-		if s.running[id] == nil {
+		if stuck || s.running[id] == nil {
 			_, err := kadm.NewClient(s.client).LeaveGroup(context.Background(), kadm.LeaveGroup("g").InstanceIDs(id))
 			if err != nil {
 				s.say("bury %s: %v", id, err)
