@@ -26,7 +26,10 @@ const childVariable = "DIMSTORE_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childVariable); path != "" {
-		if err := applyUntilKilled(path); err != nil {
+		work := map[string]func(path string) error{
+			"": applyUntilKilled, "drop": dropUntilKilled, "publish": publishUntilKilled,
+		}[os.Getenv(childVariable+"_WORK")]
+		if err := work(path); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		return
@@ -127,26 +130,32 @@ func applyUntilKilled(path string) error {
 // position that it acknowledged.
 func killChild(t *testing.T, path string, batches int) int64 {
 	t.Helper()
+	lines := killWorker(t, path, "", batches)
+	acknowledged, err := strconv.ParseInt(lines[len(lines)-1], 10, 64)
+	require.NoError(t, err)
+	return acknowledged
+}
+
+// killWorker runs a process that works in the directory, kills it after some lines, and returns all that it has written.
+func killWorker(t *testing.T, path, work string, lines int) []string {
+	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), exe)
-	cmd.Env = append(os.Environ(), childVariable+"="+path)
+	cmd.Env = append(os.Environ(), childVariable+"="+path, childVariable+"_WORK="+work)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	acknowledged := int64(0)
-	lines := bufio.NewScanner(out)
-	for n := 0; lines.Scan(); n++ {
-		if n == batches {
+	var written []string
+	for in := bufio.NewScanner(out); in.Scan(); {
+		if written = append(written, in.Text()); len(written) == lines {
 			require.NoError(t, cmd.Process.Kill())
 		}
-		acknowledged, err = strconv.ParseInt(lines.Text(), 10, 64)
-		require.NoError(t, err)
 	}
 	require.ErrorContains(t, cmd.Wait(), "killed", "%s", stderr.String())
-	return acknowledged
+	return written
 }
 
 func TestKill(t *testing.T) {
@@ -217,6 +226,13 @@ func TestPowerLoss(t *testing.T) {
 			require.NoError(t, s.Close())
 		})
 	}
+}
+
+func fileSize(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	return info.Size()
 }
 
 // files lists those of an extension below a folder, in order.

@@ -23,10 +23,11 @@ const (
 
 // Dir is store.dir: locked for this process, with the instance id. Safe for concurrent use.
 type Dir struct {
-	path   string
-	lock   *os.File
-	id     string
-	statfs func(path string) (free, total uint64, err error)
+	path      string
+	lock      *os.File
+	id        string
+	statfs    func(path string) (free, total uint64, err error)
+	sweepRows int // of a test
 
 	mu   sync.Mutex
 	open map[string]bool // names of the stores that are open

@@ -1,6 +1,7 @@
 package dimstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,6 +26,7 @@ type Store struct {
 	loadingSizes sizes // of one that is loaded beside another
 	discarded    string
 	markTTL      atomic.Int64
+	sweepRows    int                        // sweepMost, or what a test says
 	current      atomic.Pointer[generation] // written by the holder of writing
 
 	writing sync.Mutex
@@ -55,7 +57,7 @@ func (d *Dir) OpenStore(o Options) (*Store, error) {
 	}
 	s := &Store{
 		dir: d, options: o, log: o.Logger, root: filepath.Join(d.path, folderName(o.Name)),
-		space: &space{path: d.path, statfs: d.statfs},
+		space: &space{path: d.path, statfs: d.statfs}, sweepRows: cmp.Or(d.sweepRows, sweepMost),
 	}
 	s.SetDeleteMarkTTL(o.DeleteMarkTTL)
 	g, err := s.open()

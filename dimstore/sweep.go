@@ -24,7 +24,7 @@ type droppedPartition struct {
 }
 
 const (
-	sweepRows  = 1000             // of one transaction, at most
+	sweepMost  = 1000             // rows of one transaction
 	sweepPause = 10 * time.Second // when there is no space to write that something is removed
 
 	// Space comes back when Badger compacts, which it does as more is written. When what was removed is a reclaimPart of the disk space or more,
@@ -232,7 +232,7 @@ func (g *generation) collect(d droppedPartition) (removal, error) {
 		item := it.Item()
 		// A row has so many index entries at most, and they are of about the size of its key.
 		entries := int64(1 + len(g.store.options.Indexes))
-		full := rows == sweepRows || r.size+entries*(longKey+entryCost) > g.db.MaxBatchSize() && rows > 0 ||
+		full := rows == g.store.sweepRows || r.size+entries*(longKey+entryCost) > g.db.MaxBatchSize() && rows > 0 ||
 			int64(len(r.keys))+entries+8 > g.db.MaxBatchCount()
 		if full {
 			r.from = item.KeyCopy(nil)
