@@ -67,7 +67,6 @@ offsets.topic.replication.factor=1
 transaction.state.log.num.partitions=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
-transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=2000
 log.cleaner.backoff.ms=500
@@ -125,8 +124,10 @@ func dockerKafka(ctx context.Context) (testBroker, error) {
 	tclog.SetDefault(quiet{})
 	removeLeftovers(ctx, engine)
 	return testBroker{
-		what:  "Apache Kafka, image " + image,
-		start: func() (broker, error) { return runDocker(ctx, engine, image) },
+		what: "Apache Kafka, image " + image,
+		start: func(abortCheck time.Duration) (broker, error) {
+			return runDocker(ctx, engine, image, abortCheck)
+		},
 	}, nil
 }
 
@@ -168,7 +169,7 @@ func removeLeftovers(ctx context.Context, engine *client.Client) {
 	}
 }
 
-func runDocker(ctx context.Context, engine *client.Client, image string) (broker, error) {
+func runDocker(ctx context.Context, engine *client.Client, image string, abortCheck time.Duration) (broker, error) {
 	ports, err := freePorts(3)
 	if err != nil {
 		return nil, err
@@ -180,7 +181,8 @@ func runDocker(ctx context.Context, engine *client.Client, image string) (broker
 	b := &dockerBroker{engine: engine, ports: ports, certs: certs}
 	server := bytes.Join([][]byte{certs.serverKey, certs.serverCert, certs.ca}, nil)
 	config := properties + fmt.Sprintf("advertised.listeners=PLAIN://%s,INSIDE://localhost:9094,SASL://%s,MUTUAL://%s\n",
-		localhost(ports[0]), localhost(ports[1]), localhost(ports[2]))
+		localhost(ports[0]), localhost(ports[1]), localhost(ports[2])) +
+		fmt.Sprintf("transaction.abort.timed.out.transaction.cleanup.interval.ms=%d\n", abortCheck.Milliseconds())
 	b.container, err = tc.Run(ctx, image,
 		bind(map[int]int{9092: ports[0], 9095: ports[1], 9096: ports[2]}),
 		tc.WithEntrypoint("/bin/sh", "-c", startScript),

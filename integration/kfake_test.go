@@ -30,7 +30,7 @@ type fakeBroker struct {
 
 // fakeKafka is the stand-in where there is no real broker.
 func fakeKafka() testBroker {
-	return testBroker{what: "kfake", start: func() (broker, error) { return runFake() }}
+	return testBroker{what: "kfake", start: func(time.Duration) (broker, error) { return runFake() }}
 }
 
 func runFake() (*fakeBroker, error) {

@@ -55,7 +55,7 @@ func prepare(m *testing.M) error {
 	if err != nil {
 		return err
 	}
-	if kafka.shared, err = kafka.start(); err != nil {
+	if kafka.shared, err = kafka.start(abortCheckShared); err != nil {
 		return err
 	}
 	defer kafka.shared.close()
