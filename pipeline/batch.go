@@ -140,26 +140,27 @@ func (b *batch) build(outs []lookup.Outcome, o *Options, known map[origin]refusa
 	for i, rec := range b.recs {
 		b.offsets[i] = rec.Offset
 		b.stamps[i] = rec.Timestamp.UnixMilli()
+		var refused *refusal
 		if len(known) > 0 {
-			if refused, ok := known[b.origin(i)]; ok {
-				b.fail(i, failure{stage: StageOutput, class: ClassRejected, message: refused.message}, o, refused.form)
-				continue
+			if r, ok := known[b.origin(i)]; ok {
+				refused = &r
 			}
 		}
-		switch out := &outs[i]; out.Kind {
-		case lookup.Dropped:
+		f, failed := failed(&outs[i], rec, o)
+		switch {
+		case failed && refused != nil: // it never had an output record: what the broker refused is its dead letter
+			b.fail(i, f, o, refused.form+1)
+		case failed:
+			b.fail(i, f, o, letterWhole)
+		case outs[i].Kind == lookup.Dropped:
 			b.counts[dropped]++
-		case lookup.Passed:
+		case refused != nil:
+			b.fail(i, failure{stage: StageOutput, class: ClassRejected, message: refused.message}, o, refused.form)
+		case outs[i].Kind == lookup.Passed:
 			b.counts[passed]++
 			b.add(i, o, nil, true)
-		case lookup.Written:
-			b.write(i, o, out.Records)
-		case lookup.Failed:
-			stage := StageLookup
-			if out.Class == lookup.ClassDecode {
-				stage = StageInput
-			}
-			b.fail(i, failure{stage, out.Class, out.Message, out.Dimension}, o, letterWhole)
+		default:
+			b.write(i, o, outs[i].Records)
 		}
 	}
 	b.pending.Store(int32(len(b.out)))
@@ -171,17 +172,27 @@ func (b *batch) origin(i int) origin {
 	return origin{b.lane.topic, b.lane.partition, b.offsets[i]}
 }
 
-// write adds the output records of fact i, or its dead letter when one of them is too large: all or none.
-func (b *batch) write(i int, o *Options, values [][]byte) {
-	rec := b.recs[i]
+// failed tells why a fact has no result: what the lookup says, or one of its output records that is too large, for it is all or none.
+func failed(out *lookup.Outcome, rec *kgo.Record, o *Options) (f failure, failed bool) {
+	if out.Kind == lookup.Failed {
+		stage := StageLookup
+		if out.Class == lookup.ClassDecode {
+			stage = StageInput
+		}
+		return failure{stage, out.Class, out.Message, out.Dimension}, true
+	}
 	rest := recordSize(rec) - len(rec.Value)
-	for _, v := range values {
+	for _, v := range out.Records {
 		if size := rest + len(v); size > o.MaxRecordSize {
 			message := fmt.Sprintf("the enriched record has %d bytes, output.max_record_size allows %d", size, o.MaxRecordSize)
-			b.fail(i, failure{stage: StageOutput, class: ClassTooLarge, message: message}, o, letterWhole)
-			return
+			return failure{stage: StageOutput, class: ClassTooLarge, message: message}, true
 		}
 	}
+	return failure{}, false
+}
+
+// write adds the output records of fact i.
+func (b *batch) write(i int, o *Options, values [][]byte) {
 	b.counts[written]++
 	for j, v := range values {
 		b.add(i, o, v, j == 0)

@@ -65,8 +65,9 @@ type letterForm uint8
 
 const (
 	letterWhole     letterForm = iota
+	letterStamped              // stamped now: for a topic that refuses the record's timestamp, which the header has
 	letterTruncated            // without the value
-	letterBare                 // without the value, stamped now: for a topic that refuses the record's timestamp
+	letterBare                 // both
 	letterRefused              // nothing is left to try
 )
 
@@ -93,11 +94,11 @@ func deadLetter(rec *kgo.Record, topic, instance string, from origin, f failure,
 		add(HeaderDimension, f.dimension)
 	}
 	add(HeaderInstance, instance)
-	if form >= letterTruncated || recordSize(letter) > maxSize {
+	if form == letterTruncated || form == letterBare || recordSize(letter) > maxSize {
 		letter.Value = nil
 		add(HeaderTruncated, "true")
 	}
-	if form >= letterBare {
+	if form == letterStamped || form == letterBare {
 		letter.Timestamp = time.Time{} // the client stamps it
 	}
 	return letter
@@ -138,7 +139,7 @@ func NewDeadLetters(client []kgo.Opt, topic, instance string, maxRecordSize int)
 }
 
 // Dimension writes the record of a dimension's changelog that can't be read. It returns nil once the broker has acknowledged it. A letter
-// that the broker refuses is tried again without its value and then with the present time; what is refused even so is an error. Any other
+// that the broker refuses is tried again with the present time, without its value, and with both; what is refused even so is an error. Any other
 // failure of the broker is retried until ctx ends.
 func (d *DeadLetters) Dimension(ctx context.Context, dimension string, rec *kgo.Record, class, message string) error {
 	from := origin{rec.Topic, rec.Partition, rec.Offset}

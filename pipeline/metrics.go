@@ -67,7 +67,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Buckets: prometheus.ExponentialBuckets(0.005, 2, 16),
 	})
 	m.letters = auto.NewCounterVec(prometheus.CounterOpts{
-		Name: "enricher_dead_letters_total", Help: "Committed dead letters of facts by stage and class.",
+		Name: "enricher_dead_letters_total", Help: "Dead letters that are committed (facts) or acknowledged (records of dimensions) by stage and class.",
 	}, []string{"stage", "class"})
 	m.lookups = auto.NewCounterVec(prometheus.CounterOpts{
 		Name: "enricher_lookup_total", Help: "Lookups by dimension and result: match, miss, error.",
@@ -112,6 +112,11 @@ func (m *Metrics) observe(p *Pipeline) {
 func (m *Metrics) phase(p phase, d time.Duration) { m.batches[p].Observe(d.Seconds()) }
 
 func (m *Metrics) gap(topic string, n int64) { m.gaps.WithLabelValues(topic).Add(float64(n)) }
+
+// DimensionLetter counts a dead letter of a dimension's record, which is acknowledged.
+func (m *Metrics) DimensionLetter(class string) {
+	m.letters.WithLabelValues(StageDimension, class).Inc()
+}
 
 // lookedUp counts the lookups of a batch, whether or not it is committed: that is what the store did.
 func (m *Metrics) lookedUp(b *batch) {
@@ -172,7 +177,7 @@ func (c *lagCollector) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	p := c.pipeline
 	c.mu.Unlock()
-	if p == nil {
+	if p == nil || !p.isMember() { // unknown, which is not 0
 		return
 	}
 	lags := make(map[string]int64)

@@ -78,11 +78,11 @@ func (p *Pipeline) Run(ctx context.Context) error {
 
 // runSession works through one session. It tells whether the session committed anything.
 func (p *Pipeline) runSession(ctx context.Context, admin *kadm.Client) (committed bool, err error) {
-	batchMax, err := p.awaitTopics(ctx, admin)
+	limits, err := p.awaitTopics(ctx, admin)
 	if err != nil {
 		return false, err
 	}
-	s, err := newSession(ctx, p, admin, batchMax)
+	s, err := newSession(ctx, p, admin, limits)
 	if err != nil {
 		return false, err
 	}

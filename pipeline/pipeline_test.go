@@ -317,19 +317,19 @@ func TestOptionsMissing(t *testing.T) {
 func TestDimensionDeadLetters(t *testing.T) {
 	inWorld(t, func(w *world) {
 		t := w.t
-		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: dlTopic, Err: kerr.InvalidTimestamp, Count: 2})
+		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: dlTopic, Err: kerr.InvalidTimestamp, Count: 3})
 		d, err := NewDeadLetters(w.connection(), dlTopic, "a", 1<<20)
 		require.NoError(t, err)
 		defer d.Close()
 		rec := &kgo.Record{Topic: "customer", Partition: 3, Offset: 7, Key: []byte("k"), Value: []byte("x"), Timestamp: time.UnixMilli(9)}
 		require.NoError(t, d.Dimension(t.Context(), "cust", rec, "decode", "not JSON"))
-		assert.Equal(t, 2, refused.Hits())
+		assert.Equal(t, 3, refused.Hits())
 		got := w.read(1)[0]
-		assert.Nil(t, got.Value, "the third form is the bare one")
+		assert.Nil(t, got.Value, "the last form is the bare one")
 		for k, v := range map[string]string{HeaderStage: StageDimension, HeaderDimension: "cust", HeaderOffset: "7", HeaderTimestamp: "9", HeaderTopic: "customer"} {
 			assert.Equal(t, v, header(got, k), k)
 		}
-		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: dlTopic, Err: kerr.InvalidTimestamp, Count: 3})
+		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: dlTopic, Err: kerr.InvalidTimestamp, Count: 4})
 		require.ErrorContains(t, d.Dimension(t.Context(), "cust", rec, "decode", "not JSON"), "write dead letter of customer, partition 3, offset 7")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -14,6 +15,11 @@ import (
 
 // again drops everything in flight, to be read again from the committed offsets, after the client was set back to them.
 func (w *writer) again(refused map[origin]string, failure error) error {
+	if len(refused) > 0 {
+		if w.searches++; w.searches%searchTold == 0 { // a few are over in no time
+			w.p.remember(fmt.Errorf("%s: looking for all such facts, nothing else is committed until then", slices.Min(slices.Collect(maps.Values(refused)))))
+		}
+	}
 	w.refusals.refused(refused)
 	w.publishRefusals()
 	w.mu.Lock()
@@ -124,6 +130,9 @@ func (w *writer) publishRefusals() {
 	known := w.refusals.known
 	w.refusing.Store(&known)
 }
+
+// searchTold is after how many attempts a person is told of a search for refused facts.
+const searchTold = 20
 
 // Pauses between attempts that fail, and after how many of them the client is given up.
 const (

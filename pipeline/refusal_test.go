@@ -95,7 +95,7 @@ func attempt(r *refusals, facts int, bad map[int64]bool) map[origin]string {
 func TestDeadLetterThatIsRefused(t *testing.T) {
 	var r refusals
 	o := origin{"in", 0, 7}
-	for _, want := range []letterForm{letterWhole, letterTruncated, letterBare, letterRefused} {
+	for _, want := range []letterForm{letterWhole, letterStamped, letterTruncated, letterBare, letterRefused} {
 		r.refused(map[origin]string{o: "refused"})
 		assert.Equal(t, refusal{"refused", want}, r.known[o])
 	}

@@ -67,14 +67,14 @@ var (
 
 // newSession makes the client and joins the group. The transactional id is taken over at once, which ends a transaction that a former life
 // of this instance left open, so that its readers and this session's own offset fetch do not wait for its timeout.
-func newSession(ctx context.Context, p *Pipeline, admin *kadm.Client, batchMax int32) (*session, error) {
+func newSession(ctx context.Context, p *Pipeline, admin *kadm.Client, limits batchLimits) (*session, error) {
 	s := &session{
 		p: p, o: &p.o, admin: admin, gate: newGate(), lanes: map[laneID]*lane{}, refused: map[origin]string{},
 		ready: make(chan *batch, readyBatches), room: make(chan struct{}, 1), broken: make(chan struct{}, 1), assigned: make(chan struct{}, 1),
 		slots: p.slots,
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	opts := s.options(batchMax)
+	opts := s.options(limits)
 	var err error
 	if p.o.Delivery == ExactlyOnce {
 		if s.txn, err = kgo.NewGroupTransactSession(opts...); err == nil {
@@ -100,7 +100,7 @@ func newSession(ctx context.Context, p *Pipeline, admin *kadm.Client, batchMax i
 	return s, nil
 }
 
-func (s *session) options(batchMax int32) []kgo.Opt {
+func (s *session) options(limits batchLimits) []kgo.Opt {
 	o := s.o
 	manual := ""
 	if o.Partition == PartitionInput {
@@ -116,7 +116,7 @@ func (s *session) options(batchMax int32) []kgo.Opt {
 		kgo.MetadataMaxAge(30*time.Second), kgo.MetadataMinAge(250*time.Millisecond),
 		kgo.OnOffsetsFetched(s.onOffsetsFetched), kgo.AdjustFetchOffsetsFn(s.onAdjustOffsets),
 		kgo.RecordPartitioner(newPartitioner(manual)), kgo.ProducerBatchCompression(codec(o.Compression)),
-		kgo.ProducerBatchMaxBytes(batchMax), kgo.ProducerLinger(2*time.Millisecond),
+		kgo.ProducerBatchMaxBytesFn(limits.of), kgo.ProducerLinger(2*time.Millisecond),
 		kgo.MaxBufferedRecords(max(4*o.Capacity, 1000)), kgo.MaxBufferedBytes(max(o.ProduceBytes, 2*o.MaxRecordSize)),
 	)
 	opts = append(opts, s.membership()...)
@@ -286,7 +286,10 @@ func (s *session) pollErrors(fetches kgo.Fetches) (failed bool, end error) {
 			// The next session compares the committed offsets with the log and decides by on_gap.
 			end = fmt.Errorf("read topic %s, partition %d: %w", topic, partition, err)
 		default:
-			s.p.remember(fmt.Errorf("read topic %s, partition %d: %w", topic, partition, err))
+			if topic != "" {
+				err = fmt.Errorf("read topic %s, partition %d: %w", topic, partition, err)
+			}
+			s.p.remember(err)
 		}
 		failed = true
 	})

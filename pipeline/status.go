@@ -74,7 +74,7 @@ type DeadLetterStatus struct {
 	Dimension string    `json:"dimension,omitempty"`
 }
 
-// writesFailAfter is for how long written facts may stay without a commit before the instance is unready.
+// writesFailAfter is for how long written facts may stay without a commit, beyond the commit interval, before the instance is unready.
 const writesFailAfter = 10 * time.Second
 
 // kept is how many errors and dead letters the status shows.
@@ -195,8 +195,8 @@ func (p *Pipeline) Status() Status {
 		at := s.lastCommit
 		st.LastCommit = &at
 	}
-	st.Errors = slices.Clone(s.errors)
-	st.DeadLetters = slices.Clone(s.letters)
+	st.Errors = append([]ErrorStatus{}, s.errors...) // not null in the JSON
+	st.DeadLetters = append([]DeadLetterStatus{}, s.letters...)
 	return st
 }
 
@@ -250,7 +250,7 @@ func (p *Pipeline) Unready() []Reason {
 	if !p.isMember() {
 		reasons = append(reasons, Reason{"not_a_group_member", last})
 	}
-	if !s.dirtySince.IsZero() && time.Since(s.dirtySince) > writesFailAfter {
+	if !s.dirtySince.IsZero() && time.Since(s.dirtySince) > writesFailAfter+p.o.CommitInterval {
 		reasons = append(reasons, Reason{"writes_failing", last})
 	}
 	return reasons

@@ -31,16 +31,16 @@ const (
 )
 
 // awaitTopics waits until the topics that are written exist and at least one that is read, creating the former where that is allowed.
-// It returns the greatest batch that the output topics take.
-func (p *Pipeline) awaitTopics(ctx context.Context, admin *kadm.Client) (int32, error) {
+// It returns the greatest batch that each topic takes which is written.
+func (p *Pipeline) awaitTopics(ctx context.Context, admin *kadm.Client) (batchLimits, error) {
 	var logged time.Time
 	for {
 		missing, err := p.checkTopics(ctx, admin)
 		if err == nil && !missing.blocks(p.o.Topics) {
-			return p.batchLimit(ctx, admin), nil
+			return p.batchLimits(ctx, admin), nil
 		}
 		if fatal := (fatalError{}); errors.As(err, &fatal) {
-			return 0, err
+			return nil, err
 		}
 		if err == nil {
 			err = missing.err()
@@ -52,7 +52,7 @@ func (p *Pipeline) awaitTopics(ctx context.Context, admin *kadm.Client) (int32, 
 		}
 		pause(ctx, topicWait)
 		if ctx.Err() != nil {
-			return 0, ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }
@@ -64,9 +64,17 @@ func (p *Pipeline) watchTopics(ctx context.Context, admin *kadm.Client) {
 		if ctx.Err() != nil {
 			return
 		}
-		if _, err := p.checkTopics(ctx, admin); err != nil && ctx.Err() == nil {
-			p.remember(err)
+		_, err := p.checkTopics(ctx, admin)
+		if err == nil || ctx.Err() != nil {
+			continue
 		}
+		if fatal := (fatalError{}); errors.As(err, &fatal) { // without a session, the next one finds it before it begins
+			if s := p.session.Load(); s != nil {
+				s.cancel(err)
+			}
+			continue
+		}
+		p.remember(err)
 	}
 }
 
@@ -143,19 +151,31 @@ func (p *Pipeline) checkPartitions(details kadm.TopicDetails) error {
 	return nil
 }
 
-// batchLimit is the greatest batch that every written topic takes. Without the right to read their configuration it is the default.
-func (p *Pipeline) batchLimit(ctx context.Context, admin *kadm.Client) int32 {
-	limit := batchMaxBytes(p.o.MaxRecordSize)
+// batchLimits is the greatest batch of records that a topic takes, by topic. Each has its own: a dead-letter topic with a low limit must not
+// turn facts away that the output topic takes.
+type batchLimits map[string]int32
+
+// of is the limit of a topic, the client's default where it is not known.
+func (l batchLimits) of(topic string) int32 {
+	if n, ok := l[topic]; ok {
+		return n
+	}
+	return defaultBatchBytes
+}
+
+// batchLimits asks for the limits of the topics that are written. Without the right to read their configuration it is the default.
+func (p *Pipeline) batchLimits(ctx context.Context, admin *kadm.Client) batchLimits {
 	names := []string{p.o.OutputTopic}
 	if p.o.DeadLetterTopic != "" {
 		names = append(names, p.o.DeadLetterTopic)
 	}
+	limits := batchLimits{}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	configs, err := admin.DescribeTopicConfigs(ctx, names...)
 	if err != nil {
 		p.o.Logger.DebugContext(ctx, "sizes of the output topics are not known", "event", "topic_config", "error", err)
-		return min(limit, defaultBatchBytes)
+		return limits
 	}
 	for _, c := range configs {
 		most := int64(defaultBatchBytes)
@@ -166,7 +186,7 @@ func (p *Pipeline) batchLimit(ctx context.Context, admin *kadm.Client) int32 {
 				}
 			}
 		}
-		limit = min(limit, int32(max(most, batchOverhead)))
+		limits[c.Name] = min(batchMaxBytes(p.o.MaxRecordSize), int32(max(most, batchOverhead)))
 	}
-	return limit
+	return limits
 }

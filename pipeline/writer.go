@@ -56,6 +56,7 @@ type writer struct {
 	draining bool
 	outage   *time.Timer // ends the session when the open transaction has outlived its timeout
 	failures int         // commits that failed in a row
+	searches int         // transactions in a row that were given up to find facts whose records are refused
 	failedAt time.Time   // when the last of them failed
 }
 
@@ -345,6 +346,6 @@ func (w *writer) settle(due map[laneID]offsetDue, done []*batch) {
 		}
 	}
 	w.progressed = w.progressed || len(due) > 0
-	w.failures = 0
+	w.failures, w.searches = 0, 0
 	w.p.settled(done, w.inFlight.Load() > 0)
 }

@@ -33,7 +33,14 @@ func (a *app) deadLetters(instance string, open *closers) (deadLetterFunc, error
 		return nil, fmt.Errorf("make admin client: %w", err)
 	}
 	open.add(func() error { client.Close(); return nil })
-	return afterOnce(letters.Dimension, func(ctx context.Context) error {
+	write := func(ctx context.Context, dimension string, rec *kgo.Record, class, message string) error {
+		err := letters.Dimension(ctx, dimension, rec, class, message)
+		if err == nil {
+			a.facts.DimensionLetter(class)
+		}
+		return err
+	}
+	return afterOnce(write, func(ctx context.Context) error {
 		return ensureTopic(ctx, kadm.NewClient(client), topic, a.cfg.Kafka.CreateTopics)
 	}), nil
 }

@@ -112,6 +112,7 @@ func TestDeadLettersOfTheFirstLoad(t *testing.T) {
 			assert.Equal(t, want, letter.header(name), name)
 		}
 		assert.Equal(t, []string{`{"id":"x"}`, `{"cust":2,"name":"Ada"}`}, []string{string(records[0].Value), string(records[1].Value)})
+		b.await("/metrics", 200, `enricher_dead_letters_total{class="key",stage="dimension"} 1`)
 		r.stop()
 		assert.Equal(t, exitDone, r.end(t), r.stderr)
 	})
