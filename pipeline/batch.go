@@ -10,9 +10,9 @@ import (
 	"enricher/lookup"
 )
 
-// maxBatch is how many facts one lookup batch takes at most. It is large enough that the costs per batch vanish and small enough that the
-// first facts of a poll are written while the last are still looked up.
-const maxBatch = 512
+// maxBatch is how many facts one lookup batch takes at most. The larger it is the more keys it has in common (of zipf 1.07 over 1 M keys, 0.63 of 512
+// facts are read from the store and 0.52 of 2,048), and the longer the first facts of a poll wait for the others.
+const maxBatch = 2048
 
 // outcome is how a fact ended, the values of the label of enricher_facts_total.
 type outcome uint8
@@ -52,6 +52,9 @@ type batch struct {
 	lookups   []lookup.StepStats
 	lookedUp  time.Duration
 	stepTimes []time.Duration // per lookup
+
+	before <-chan struct{} // closed once the batch before it in the lane is handed over; nil for none
+	handed chan struct{}   // closed once this one is
 
 	pending  atomic.Int32 // output records that are not acknowledged
 	refused  atomic.Bool  // one of them was not taken
@@ -164,6 +167,7 @@ func (b *batch) build(outs []lookup.Outcome, o *Options, known map[origin]refusa
 		}
 	}
 	b.pending.Store(int32(len(b.out)))
+	clear(b.recs) // they share an array with the rest of the poll, which would keep all of it alive
 	b.recs = nil
 }
 

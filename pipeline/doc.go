@@ -6,8 +6,8 @@
 //
 //	poller ──► lanes (one per Kafka partition) ──► workers (lookups) ──► writer (produce, commit)
 //
-// The poller reads at most Options.Capacity facts ahead of what is written. A lane's batches are looked up one after the other and reach the writer in the
-// order of the facts; lanes run beside each other, and lookups go on while a transaction ends. The writer is the only goroutine that touches the
+// The poller reads at most Options.Capacity facts ahead of what is written. A lane's batches are looked up beside each other and reach the writer in the order
+// of the facts; lookups go on while a transaction ends. The writer is the only goroutine that touches the
 // transaction. Decisions are apart from I/O: [ledger] says which offsets are finished, finished.go how that is written down, refusal.go
 // which fact a broker refuses, start.go where reading begins.
 //

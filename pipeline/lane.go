@@ -14,8 +14,9 @@ type laneID struct {
 	partition int32
 }
 
-// lane is one Kafka partition that this instance reads: its batches go through the lookups one after the other, so they reach the writer in
-// the order of the facts. Lanes run beside each other.
+// lane is one Kafka partition that this instance reads. Its batches are looked up beside each other and handed to the writer one after the other, in
+// the order of the facts: each waits for the one before it. One lane alone must be able to use all cores, for the client gives the facts of one
+// Kafka partition out before it turns to the next.
 type lane struct {
 	laneID
 
@@ -27,8 +28,7 @@ type lane struct {
 	unsaved   bool     // the group has no commit for it yet: the start that was resolved must be committed
 	gen       uint64   // raised when everything in flight is dropped
 	gone      bool     // taken away
-	queue     []*batch
-	running   bool
+	last      chan struct{} // closed once the last batch that was read is handed over; nil before the first
 	ends      []epochEnd
 	end       int64 // high watermark as last seen, -1 before the first fetch
 }
@@ -47,49 +47,33 @@ func newLane(id laneID, start position, saved bool) *lane {
 // errRewound says that the log was cut below facts that were read: what is in flight does not exist any more.
 var errRewound = errors.New("the log of a fact topic was cut and written anew below facts that were read")
 
-// read takes polled records in, cuts them into batches and queues them. It returns how many facts it queued and whether a worker must be
-// started. Facts that a former commit says are finished are left out.
-func (l *lane) read(recs []*kgo.Record, end int64) (facts int, start bool, err error) {
+// read takes polled records in and cuts them into batches. Facts that a former commit says are finished are left out.
+func (l *lane) read(recs []*kgo.Record, end int64) (batches []*batch, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.end = max(l.end, end)
 	if l.gone || len(recs) == 0 {
-		return 0, false, nil
+		return nil, nil
 	}
 	if l.ledger.skips() {
 		recs = slices.DeleteFunc(recs, func(r *kgo.Record) bool { return l.ledger.isDone(r.Offset) })
 	}
-	facts = len(recs)
 	for len(recs) > 0 {
 		n := min(len(recs), maxBatch)
 		last := recs[n-1]
 		from, ok := l.ledger.handOut(last.Offset + 1)
 		if !ok {
-			return 0, false, errRewound
+			return nil, errRewound
 		}
 		l.ends = append(l.ends, epochEnd{last.Offset + 1, last.LeaderEpoch})
-		l.queue = append(l.queue, &batch{
-			lane: l, gen: l.gen, recs: recs[:n:n], facts: n, span: run{from, last.Offset + 1},
-		})
+		b := &batch{
+			lane: l, gen: l.gen, recs: recs[:n:n], facts: n, span: run{from, last.Offset + 1}, before: l.last, handed: make(chan struct{}),
+		}
+		l.last = b.handed
+		batches = append(batches, b)
 		recs = recs[n:]
 	}
-	start = facts > 0 && !l.running
-	l.running = l.running || start
-	return facts, start, nil
-}
-
-// next takes the next batch for the worker; false ends the worker.
-func (l *lane) next() (*batch, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.queue) == 0 {
-		l.running = false
-		return nil, false
-	}
-	b := l.queue[0]
-	l.queue[0] = nil
-	l.queue = l.queue[1:]
-	return b, true
+	return batches, nil
 }
 
 // stale tells whether b was read before everything in flight was dropped.
@@ -99,24 +83,21 @@ func (l *lane) stale(b *batch) bool {
 	return l.gone || b.gen != l.gen
 }
 
-// drop forgets everything in flight, back to what was committed, and returns the queued batches, which nobody will see.
-func (l *lane) drop() []*batch {
+// drop forgets everything in flight, back to what was committed. Batches on their way find themselves stale.
+func (l *lane) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	queued := l.queue
-	l.queue = nil
 	l.gen++
 	l.ends = nil
 	l.ledger = newLedger(l.committed.Offset, l.committed.Finished)
-	return queued
 }
 
 // leave marks the lane as taken away and drops what is in flight.
-func (l *lane) leave() []*batch {
+func (l *lane) leave() {
 	l.mu.Lock()
 	l.gone = true
 	l.mu.Unlock()
-	return l.drop()
+	l.drop()
 }
 
 // finish records a batch whose records are all acknowledged.

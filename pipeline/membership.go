@@ -109,7 +109,7 @@ func (s *session) takeUnassigned() {
 // dropLane takes one lane away. The caller holds mu.
 func (s *session) dropLane(id laneID) {
 	if l := s.lanes[id]; l != nil {
-		s.releaseAll(l.leave())
+		l.leave()
 		delete(s.lanes, id)
 		s.shrunk.Store(true)
 		s.wake()

@@ -269,7 +269,7 @@ func (s *session) addLanes(offsets map[string]map[int32]kgo.Offset, begin map[la
 			offsets[id.topic][id.partition] = kgo.NewOffset().At(at.Offset)
 		}
 		if old := s.lanes[id]; old != nil {
-			s.releaseAll(old.leave())
+			old.leave()
 		}
 		l := newLane(id, at, saved)
 		if l.inGroup = -1; commit.exists {

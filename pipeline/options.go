@@ -92,7 +92,8 @@ type Options struct {
 
 	// Client are the options of the connection: seeds, client id, TLS, SASL, rack, hooks. The pipeline adds all others.
 	Client []kgo.Opt
-	// FetchBytes bounds the fetched and not yet polled bytes, ProduceBytes the written and not yet acknowledged ones.
+	// FetchBytes bounds the bytes of one fetch as they come, compressed; two are under way at a time. ProduceBytes bounds the written and not yet
+	// acknowledged ones.
 	FetchBytes, ProduceBytes int
 
 	// Metrics counts; made once per process by [NewMetrics].

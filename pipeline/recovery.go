@@ -24,7 +24,7 @@ func (w *writer) again(refused map[origin]string, failure error) error {
 	w.publishRefusals()
 	w.mu.Lock()
 	for _, l := range w.lanes {
-		w.releaseAll(l.drop())
+		l.drop()
 	}
 	w.mu.Unlock()
 	if failure != nil {

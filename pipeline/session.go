@@ -16,7 +16,7 @@ import (
 // session is one membership of the group with one client, from joining to the error or the drain that ends it. What it holds in flight dies
 // with it: the next session begins at the committed offsets.
 //
-// Goroutines: the poller reads facts into lanes, one worker per busy lane looks them up, the writer (the goroutine of run) produces and
+// Goroutines: the poller reads facts into lanes, one worker per batch looks it up, the writer (the goroutine of run) produces and
 // commits. The client's callbacks add and take lanes.
 type session struct {
 	p      *Pipeline
@@ -112,7 +112,7 @@ func (s *session) options(limits batchLimits) []kgo.Opt {
 		kgo.HeartbeatInterval(o.heartbeat()),
 		kgo.BlockRebalanceOnPoll(), kgo.DisableAutoCommit(),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-		kgo.FetchMaxBytes(int32(o.FetchBytes)), kgo.FetchMaxPartitionBytes(int32(max(o.FetchBytes/4, 1<<20))), kgo.MaxConcurrentFetches(2),
+		kgo.FetchMaxBytes(int32(o.FetchBytes)), kgo.FetchMaxPartitionBytes(int32(max(o.FetchBytes/4, min(1<<20, o.FetchBytes)))), kgo.MaxConcurrentFetches(2),
 		kgo.MetadataMaxAge(30*time.Second), kgo.MetadataMinAge(250*time.Millisecond),
 		kgo.OnOffsetsFetched(s.onOffsetsFetched), kgo.AdjustFetchOffsetsFn(s.onAdjustOffsets),
 		kgo.RecordPartitioner(newPartitioner(manual)), kgo.ProducerBatchCompression(codec(o.Compression)),
@@ -306,52 +306,68 @@ func (s *session) dispatch(fetches kgo.Fetches, wg *sync.WaitGroup) error {
 		if l == nil || err != nil {
 			return // taken away: its next reader begins at the committed offset
 		}
-		facts, start, readErr := l.read(fp.Records, fp.HighWatermark)
+		batches, readErr := l.read(fp.Records, fp.HighWatermark)
 		if readErr != nil {
 			err = fmt.Errorf("read topic %s, partition %d: %w", fp.Topic, fp.Partition, readErr)
 			return
 		}
-		s.inFlight.Add(int64(facts))
-		if start {
-			wg.Go(func() { s.work(l) })
+		for _, b := range batches {
+			s.inFlight.Add(int64(b.facts))
+			wg.Go(func() { s.work(b) })
 		}
 	})
 	return err
 }
 
-// work takes the batches of one lane through the lookups, in order, until none is queued.
-func (s *session) work(l *lane) {
-	var w *worker
-	select {
-	case w = <-s.slots:
-	case <-s.ctx.Done():
-		return
-	}
-	defer func() { s.slots <- w }()
-	for {
-		b, ok := l.next()
+// work looks a batch up and hands it to the writer after the one before it in its lane. The memory of the lookups is held only while they run; a batch
+// that takes several runs is handed over run by run, so that what it becomes is never in memory as a whole. A batch that is not handed over because
+// the session ends holds back those behind it.
+func (s *session) work(b *batch) {
+	handed := b.handed
+	for b != nil {
+		rest, ok := s.lookUp(b)
 		if !ok {
 			return
 		}
-		if l.stale(b) {
-			s.releaseAll([]*batch{b})
-			continue
-		}
-		for b != nil {
-			rest, err := w.lookUp(b, s.o, s.known())
-			if err != nil {
-				s.cancel(fatalError{fmt.Errorf("look up facts of topic %s, partition %d: %w", l.topic, l.partition, err)})
+		if b.before != nil {
+			select {
+			case <-b.before:
+			case <-s.ctx.Done():
 				return
 			}
-			s.o.Metrics.lookedUp(b)
+		}
+		if b.out != nil {
 			select {
 			case s.ready <- b:
 			case <-s.ctx.Done():
 				return
 			}
-			b = rest
 		}
+		b = rest
 	}
+	close(handed)
+}
+
+// lookUp takes a batch through the lookups, and returns what is left of it for another run. A stale one is released. False means that the session ends.
+func (s *session) lookUp(b *batch) (rest *batch, ok bool) {
+	var w *worker
+	select {
+	case w = <-s.slots:
+	case <-s.ctx.Done():
+		return nil, false
+	}
+	defer func() { s.slots <- w }()
+	if b.lane.stale(b) {
+		s.releaseAll([]*batch{b})
+		return nil, true
+	}
+	rest, err := w.lookUp(b, s.o, s.known())
+	if err != nil {
+		s.cancel(fatalError{fmt.Errorf("look up facts of topic %s, partition %d: %w", b.lane.topic, b.lane.partition, err)})
+		return nil, false
+	}
+	s.o.Metrics.lookedUp(b)
+	return rest, true
 }
 
 // known are the facts whose records the broker refused.

@@ -48,6 +48,13 @@ func splitMemory(total int64, dimensions int) (memorySplit, error) {
 	return s, nil
 }
 
+// fetchExpansion is what a byte that is asked for in one fetch takes in memory: two fetches at a time, compressed data unpacked to about twice its size,
+// and about half as much again for the records.
+const fetchExpansion = 8
+
+// onTheWire is how many bytes one fetch may bring so that a buffer of memory bytes holds what becomes of it.
+func onTheWire(memory int) int { return max(memory/fetchExpansion, 512<<10) }
+
 func mebibytes(n int64) string { return fmt.Sprintf("%.4gMiB", float64(n)/(1<<20)) }
 
 // memoryLimit is the soft limit of the Go heap for a store.memory of total bytes.

@@ -36,7 +36,7 @@ func (a *app) makeFeeds(deadLetter deadLetterFunc) error {
 		o := d.changelogOptions(deadLetter)
 		o.OnError = a.cfg.OnError(d.plan.OnError)
 		o.Client = a.clientFor("dimension_" + d.plan.Name)
-		o.FetchBytes = a.plan.Memory.DimensionFetch
+		o.FetchBytes = onTheWire(a.plan.Memory.DimensionFetch)
 		o.Metrics = a.changelogs
 		o.Logger = a.log
 		feed, err := changelog.New(o)
@@ -72,7 +72,7 @@ func (a *app) pipelineOptions(instance string) pipeline.Options {
 		TransactionTimeout: p.TransactionTimeout,
 		Grace:              drainTime(p.ShutdownGrace),
 		Client:             a.clientFor("facts"),
-		FetchBytes:         a.plan.Memory.FactFetch,
+		FetchBytes:         onTheWire(a.plan.Memory.FactFetch),
 		ProduceBytes:       a.plan.Memory.Produce,
 		Metrics:            a.facts,
 		Logger:             a.log.With("part", "pipeline"),

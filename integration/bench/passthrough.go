@@ -24,7 +24,7 @@ const (
 
 	pollRecords       = 4096
 	linger            = 2 * time.Millisecond
-	fetchBytes        = 63 << 20
+	fetchBytes        = 8 << 20
 	fetchPartition    = fetchBytes / 4
 	concurrentFetches = 2
 	bufferedRecords   = 40_000
