@@ -23,11 +23,11 @@ type lane struct {
 	mu sync.Mutex
 	// All below is guarded by mu.
 	ledger    *ledger
-	committed position // as last committed, or as fetched from the group
-	inGroup   int64    // the offset that the group knows of it, -1 for none
-	unsaved   bool     // the group has no commit for it yet: the start that was resolved must be committed
-	gen       uint64   // raised when everything in flight is dropped
-	gone      bool     // taken away
+	committed position      // as last committed, or as fetched from the group
+	inGroup   int64         // the offset that the group knows of it, -1 for none
+	unsaved   bool          // the group has no commit for it yet: the start that was resolved must be committed
+	gen       uint64        // raised when everything in flight is dropped
+	gone      bool          // taken away
 	last      chan struct{} // closed once the last batch that was read is handed over; nil before the first
 	ends      []epochEnd
 	end       int64 // high watermark as last seen, -1 before the first fetch
