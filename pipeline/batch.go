@@ -88,7 +88,7 @@ func newWorker(plan *lookup.Plan) *worker {
 
 // lookUp runs the plan over the batch and makes its output records. Where the plan bounds the memory of a run it may take only the first facts: the
 // rest comes back as a batch of its own, nil else. The error is the store's.
-func (w *worker) lookUp(b *batch, o *Options, known map[origin]refusal) (rest *batch, err error) {
+func (w *worker) lookUp(b *batch, o *Options, v verdicts) (rest *batch, err error) {
 	w.facts = w.facts[:0]
 	w.heads = w.heads[:0]
 	headers := o.Plan.NeedsHeaders()
@@ -115,7 +115,7 @@ func (w *worker) lookUp(b *batch, o *Options, known map[origin]refusal) (rest *b
 	b.stepTimes = append(b.stepTimes[:0], w.steps...)
 	b.lookups = append(b.lookups[:0], w.memory.Stats()...)
 	rest = b.split(len(outs))
-	b.build(outs, o, known)
+	b.build(outs, o, v)
 	clear(w.facts)
 	return rest, nil
 }
@@ -133,7 +133,7 @@ func (b *batch) split(n int) *batch {
 }
 
 // build turns outcomes into output records.
-func (b *batch) build(outs []lookup.Outcome, o *Options, known map[origin]refusal) {
+func (b *batch) build(outs []lookup.Outcome, o *Options, v verdicts) {
 	n := len(b.recs)
 	b.facts = n
 	b.out = make([]*kgo.Record, 0, n)
@@ -143,22 +143,17 @@ func (b *batch) build(outs []lookup.Outcome, o *Options, known map[origin]refusa
 	for i, rec := range b.recs {
 		b.offsets[i] = rec.Offset
 		b.stamps[i] = rec.Timestamp.UnixMilli()
-		var refused *refusal
-		if len(known) > 0 {
-			if r, ok := known[b.origin(i)]; ok {
-				refused = &r
-			}
-		}
+		refused := v.of(b.origin(i), rec, o)
 		f, failed := failed(&outs[i], rec, o)
 		switch {
-		case failed && refused != nil: // it never had an output record: what the broker refused is its dead letter
-			b.fail(i, f, o, refused.form+1)
+		case failed && refused != nil && !refused.output: // it never had an output record: what the broker refused is its dead letter
+			b.fail(i, f, o, refused.form+1, v)
 		case failed:
-			b.fail(i, f, o, letterWhole)
+			b.fail(i, f, o, letterWhole, v)
 		case outs[i].Kind == lookup.Dropped:
 			b.counts[dropped]++
 		case refused != nil:
-			b.fail(i, failure{stage: StageOutput, class: ClassRejected, message: refused.message}, o, refused.form)
+			b.fail(i, failure{stage: StageOutput, class: ClassRejected, message: refused.message}, o, refused.form, v)
 		case outs[i].Kind == lookup.Passed:
 			b.counts[passed]++
 			b.add(i, o, nil, true)
@@ -215,7 +210,7 @@ func (b *batch) add(i int, o *Options, value []byte, reuse bool) {
 }
 
 // fail deals with a fact that failed, as on_error says.
-func (b *batch) fail(i int, f failure, o *Options, form letterForm) {
+func (b *batch) fail(i int, f failure, o *Options, form letterForm, v verdicts) {
 	from := b.origin(i)
 	switch {
 	case o.OnError == OnErrorSkip:
@@ -230,6 +225,12 @@ func (b *batch) fail(i int, f failure, o *Options, form letterForm) {
 				from.topic, from.partition, from.offset, f.class, f.message, what)
 		}
 	default:
+		if _, err := v.rules.refuses(o.DeadLetterTopic, false, b.recs[i].Timestamp, v.now); err != nil { // its timestamp, for a letter without a key is not saved by another form
+			form = max(form, letterStamped)
+			if form == letterTruncated {
+				form = letterBare
+			}
+		}
 		b.counts[deadLettered]++
 		b.letters = append(b.letters, failedFact{from, f})
 		b.out = append(b.out, deadLetter(b.recs[i], o.DeadLetterTopic, o.InstanceID, from, f, form, o.MaxRecordSize))

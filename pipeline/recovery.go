@@ -14,14 +14,8 @@ import (
 )
 
 // again drops everything in flight, to be read again from the committed offsets, after the client was set back to them.
-func (w *writer) again(refused map[origin]string, failure error) error {
-	if len(refused) > 0 {
-		if w.searches++; w.searches%searchTold == 0 { // a few are over in no time
-			w.p.remember(fmt.Errorf("%s: looking for all such facts, nothing else is committed until then", slices.Min(slices.Collect(maps.Values(refused)))))
-		}
-	}
-	w.refusals.refused(refused)
-	w.publishRefusals()
+func (w *writer) again(refused map[origin]refusedRecord, failure error) error {
+	w.learnRefused(refused)
 	w.mu.Lock()
 	for _, l := range w.lanes {
 		l.drop()
@@ -40,6 +34,25 @@ func (w *writer) again(refused map[origin]string, failure error) error {
 		}
 	}
 	return nil
+}
+
+// learnRefused makes the most of what the broker refused: what the topics' configuration explains is known, of the rest a part is looked for.
+func (w *writer) learnRefused(refused map[origin]refusedRecord) {
+	if len(refused) > 0 {
+		rules := w.p.askRules(w.ctx, w.admin)
+		w.rules.Store(rules)
+		known, rest := rules.explained(refused, time.Now())
+		for o, message := range known {
+			w.refusals.learn(o, message)
+		}
+		if len(known) == 0 {
+			w.refusals.refused(rest) // else they may have been refused with the others only
+		}
+		if w.searches++; w.searches%searchTold == 0 && len(rest) > 0 { // a few are over in no time
+			w.p.remember(fmt.Errorf("%s: looking for all such facts, nothing else is committed until then", slices.Min(slices.Collect(maps.Values(rest)))))
+		}
+	}
+	w.publishRefusals()
 }
 
 // failed notes an attempt that failed and waits before the next one.
@@ -62,7 +75,7 @@ func (w *writer) idle() {
 
 // notSaved deals with a commit outside a transaction that failed: what it would have said is for the next one. Kafka partitions that went with the
 // membership are taken away by the client's callbacks.
-func (w *writer) notSaved(err error, done []*batch, refused map[origin]string, failure error) error {
+func (w *writer) notSaved(err error, done []*batch, refused map[origin]refusedRecord, failure error) error {
 	if errors.Is(err, kerr.FencedInstanceID) {
 		return w.p.fenced()
 	}

@@ -2,10 +2,13 @@ package pipeline
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // isRefusal tells whether the broker refused the records themselves, for good: sending them again would fail again, wherever the fault of
@@ -34,6 +37,28 @@ type refusals struct {
 type refusal struct {
 	message string
 	form    letterForm
+	output  bool // by a rule for the output topic: the fact's dead letter was not refused
+}
+
+// verdicts is what is known of refusals when a batch is looked up.
+type verdicts struct {
+	known map[origin]refusal
+	rules *topicRules
+	now   time.Time // set with rules
+}
+
+// of tells whether the result of a fact is refused: by what was found, or by a rule of the output topic; nil when it is not known.
+func (v *verdicts) of(o origin, rec *kgo.Record, opts *Options) *refusal {
+	if r, ok := v.known[o]; ok {
+		return &r
+	}
+	if v.rules == nil {
+		return nil
+	}
+	if why, err := v.rules.refuses(opts.OutputTopic, rec.Key == nil, rec.Timestamp, v.now); err != nil {
+		return &refusal{message: fmt.Sprintf("topic %s refuses the record: %s", opts.OutputTopic, why), output: true}
+	}
+	return nil
 }
 
 // refusalSplit is into how many groups the facts that were refused together are divided.
@@ -66,7 +91,7 @@ func (r *refusals) learn(o origin, message string) {
 		known = make(map[origin]refusal)
 	}
 	if before, again := known[o]; again {
-		known[o] = refusal{before.message, before.form + 1}
+		known[o] = refusal{message: before.message, form: before.form + 1}
 	} else {
 		known[o] = refusal{message: message}
 	}

@@ -97,7 +97,7 @@ func TestDeadLetterThatIsRefused(t *testing.T) {
 	o := origin{"in", 0, 7}
 	for _, want := range []letterForm{letterWhole, letterStamped, letterTruncated, letterBare, letterRefused} {
 		r.refused(map[origin]string{o: "refused"})
-		assert.Equal(t, refusal{"refused", want}, r.known[o])
+		assert.Equal(t, refusal{message: "refused", form: want}, r.known[o])
 	}
 }
 

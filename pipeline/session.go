@@ -39,8 +39,9 @@ type session struct {
 	owned      map[laneID]bool                    // the last assignment, guarded by mu
 	fetched    map[laneID]commitment              // commits of the last offset fetch, guarded by mu
 	acked      []*batch                           // written and acknowledged, not committed; guarded by mu
-	refused    map[origin]string                  // facts refused by the broker since the last begin; guarded by mu
+	refused    map[origin]refusedRecord           // facts refused by the broker since the last begin; guarded by mu
 	failure    error                              // the environment's first error since the last begin; guarded by mu
+	rules      atomic.Pointer[topicRules]         // what explains the last refusal
 	refusing   atomic.Pointer[map[origin]refusal] // what workers need of refusals
 	refusals   refusals                           // the writer's own
 	inFlight   atomic.Int64                       // facts read and not yet acknowledged
@@ -69,7 +70,7 @@ var (
 // of this instance left open, so that its readers and this session's own offset fetch do not wait for its timeout.
 func newSession(ctx context.Context, p *Pipeline, admin *kadm.Client, limits batchLimits) (*session, error) {
 	s := &session{
-		p: p, o: &p.o, admin: admin, gate: newGate(), lanes: map[laneID]*lane{}, refused: map[origin]string{},
+		p: p, o: &p.o, admin: admin, gate: newGate(), lanes: map[laneID]*lane{}, refused: map[origin]refusedRecord{},
 		ready: make(chan *batch, readyBatches), room: make(chan struct{}, 1), broken: make(chan struct{}, 1), assigned: make(chan struct{}, 1),
 		slots: p.slots,
 	}
@@ -361,7 +362,7 @@ func (s *session) lookUp(b *batch) (rest *batch, ok bool) {
 		s.releaseAll([]*batch{b})
 		return nil, true
 	}
-	rest, err := w.lookUp(b, s.o, s.known())
+	rest, err := w.lookUp(b, s.o, s.verdicts())
 	if err != nil {
 		s.cancel(fatalError{fmt.Errorf("look up facts of topic %s, partition %d: %w", b.lane.topic, b.lane.partition, err)})
 		return nil, false
@@ -370,12 +371,16 @@ func (s *session) lookUp(b *batch) (rest *batch, ok bool) {
 	return rest, true
 }
 
-// known are the facts whose records the broker refused.
-func (s *session) known() map[origin]refusal {
+// verdicts is what is known of refusals at the moment.
+func (s *session) verdicts() verdicts {
+	v := verdicts{rules: s.rules.Load()}
 	if m := s.refusing.Load(); m != nil {
-		return *m
+		v.known = *m
 	}
-	return nil
+	if v.rules != nil {
+		v.now = time.Now()
+	}
+	return v
 }
 
 // releaseAll ends the counting of batches as in flight. It takes no lock.

@@ -177,7 +177,9 @@ func (s *session) notTaken(b *batch, rec *kgo.Record, err error) {
 	if isRefusal(err) {
 		for i, out := range b.out {
 			if out == rec {
-				s.refused[b.origin(int(b.owner[i]))] = fmt.Sprintf("topic %s refused the record: %v", rec.Topic, err)
+				s.refused[b.origin(int(b.owner[i]))] = refusedRecord{
+					topic: rec.Topic, noKey: rec.Key == nil, at: rec.Timestamp, err: err, message: fmt.Sprintf("topic %s refused the record: %v", rec.Topic, err),
+				}
 			}
 		}
 	} else if s.failure == nil {
@@ -286,11 +288,11 @@ func (w *writer) endPlain() error {
 }
 
 // collect takes what was written, acknowledged or not taken since the last time.
-func (s *session) collect() (done []*batch, refused map[origin]string, failure error) {
+func (s *session) collect() (done []*batch, refused map[origin]refusedRecord, failure error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	refused, failure, done = s.refused, s.failure, s.acked
-	s.refused, s.failure, s.acked = map[origin]string{}, nil, nil
+	s.refused, s.failure, s.acked = map[origin]refusedRecord{}, nil, nil
 	select {
 	case <-s.broken:
 	default:
