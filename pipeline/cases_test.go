@@ -196,3 +196,37 @@ func TestMorePartitionsThanTheOutputEndTheService(t *testing.T) {
 			"add partitions to orders_enriched or set output.partition: key")
 	})
 }
+
+// Instances that join a new group together agree where it begins, whoever commits first: the start is committed for all Kafka partitions before
+// anybody is a member.
+func TestStartOfANewGroupIsClaimed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.produce(400)
+		admin := kadm.NewClient(w.client)
+		committed := func() (at []int64) {
+			offsets, err := admin.FetchOffsets(w.t.Context(), "g")
+			require.NoError(w.t, err)
+			for p := range int32(4) {
+				o, ok := offsets.Lookup(inTopic, p)
+				require.True(w.t, ok)
+				at = append(at, o.At)
+			}
+			return at
+		}
+		claim := func(s Start) {
+			p, err := New(w.options(func(o *Options) { o.Start = s }))
+			require.NoError(w.t, err)
+			require.NoError(w.t, p.claimStart(w.t.Context(), admin))
+		}
+		claim(Start{At: time.UnixMilli(1000 + 200)})
+		assert.Equal(w.t, []int64{50, 50, 50, 50}, committed())
+		claim(Start{Latest: true})
+		assert.Equal(w.t, []int64{50, 50, 50, 50}, committed(), "the group has a start")
+
+		in := w.start(func(o *Options) { o.Start = Start{Latest: true} })
+		w.enrichedNext(200)
+		claim(Start{Latest: true}) // beside a member
+		w.quiet()
+		require.NoError(w.t, in.end())
+	})
+}

@@ -19,7 +19,7 @@ func (s *session) membership() []kgo.Opt {
 		kgo.Balancers(assignments{kgo.CooperativeStickyBalancer(), s}),
 		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) {
 			s.takeUnassigned()
-			s.member.Store(true)
+			s.joined()
 			s.wake()
 		}),
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { s.takeAway(lost) }),
@@ -82,6 +82,17 @@ func (p *Pipeline) fenced() error {
 		return fatalError{errSecondOwner}
 	}
 	return errFenced
+}
+
+// joined notes an assignment, and tells a person when it is the first of this membership.
+func (s *session) joined() {
+	if s.member.Swap(true) {
+		return
+	}
+	s.mu.Lock()
+	n := len(s.owned)
+	s.mu.Unlock()
+	s.o.Logger.InfoContext(s.ctx, "joined the group", "event", "group_joined", "group", s.o.Group, "instance_id", s.o.InstanceID, "kafka_partitions", n)
 }
 
 // takeAway drops the lanes of Kafka partitions that this instance no longer reads.

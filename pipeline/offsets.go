@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -215,6 +216,60 @@ func listed(starts, ends kadm.ListedOffsets, id laneID) (logBounds, error) {
 	return logBounds{first.Offset, end.Offset}, nil
 }
 
+// claimStart commits where a new group begins, for all Kafka partitions, before its first member joins: instances that start together then
+// agree, whichever of them gets a Kafka partition first. Where the group has commits, or members that began without, there is nothing to
+// claim; placeFresh decides then.
+func (p *Pipeline) claimStart(ctx context.Context, admin *kadm.Client) error {
+	if !p.o.Start.Latest && p.o.Start.At.IsZero() {
+		return nil // the start of the log is the same for everybody
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	commits, err := admin.FetchOffsets(kadm.RequireStable(ctx), p.o.Group)
+	if err == nil {
+		err = commits.Error()
+	}
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return fmt.Errorf("look for the group's offsets: %w", err)
+	}
+	if hasCommits(commits, p.o.Topics) {
+		return nil
+	}
+	var at kadm.ListedOffsets
+	if p.o.Start.Latest {
+		at, err = admin.ListEndOffsets(ctx, p.o.Topics...)
+	} else {
+		at, err = admin.ListOffsetsAfterMilli(ctx, p.o.Start.At.UnixMilli(), p.o.Topics...)
+	}
+	if err == nil {
+		err = at.Error()
+	}
+	if err != nil {
+		return fmt.Errorf("list offsets to start at: %w", err)
+	}
+	var begin kadm.Offsets
+	at.Each(func(o kadm.ListedOffset) { begin.AddOffset(o.Topic, o.Partition, o.Offset, -1) })
+	if err := admin.CommitAllOffsets(ctx, p.o.Group, begin); err != nil {
+		if errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.IllegalGeneration) || errors.Is(err, kerr.RebalanceInProgress) {
+			return nil // it has members
+		}
+		return fmt.Errorf("commit where the group starts: %w", err)
+	}
+	p.o.Logger.InfoContext(ctx, "new group, its start is committed", "event", "group_start", "group", p.o.Group)
+	return nil
+}
+
+func hasCommits(commits kadm.OffsetResponses, topics []string) bool {
+	for _, topic := range topics {
+		for _, c := range commits[topic] {
+			if c.At >= 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // placeFresh decides where Kafka partitions without a commit begin: by input.start in a group that has none at all, at the log start else, for then
 // they are new and nothing of them may be left out.
 func (s *session) placeFresh(ctx context.Context, fresh []laneID, begin map[laneID]position, ends kadm.ListedOffsets) error {
@@ -228,12 +283,13 @@ func (s *session) placeFresh(ctx context.Context, fresh []laneID, begin map[lane
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		return err
 	}
-	for _, topic := range s.o.Topics {
-		for _, c := range commits[topic] {
-			if c.At >= 0 {
-				return nil
+	if hasCommits(commits, s.o.Topics) {
+		for _, id := range fresh { // another instance may have committed the beginning meanwhile
+			if c, ok := commits.Lookup(id.topic, id.partition); ok && c.At >= 0 {
+				begin[id] = position{Offset: c.At, Finished: decodeFinished(c.At, c.Metadata)}
 			}
 		}
+		return nil
 	}
 	if !s.o.Start.Latest {
 		var topics []string

@@ -82,6 +82,9 @@ func (p *Pipeline) runSession(ctx context.Context, admin *kadm.Client) (committe
 	if err != nil {
 		return false, err
 	}
+	if err := p.claimStart(ctx, admin); err != nil {
+		return false, err
+	}
 	s, err := newSession(ctx, p, admin, limits)
 	if err != nil {
 		return false, err

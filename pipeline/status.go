@@ -244,8 +244,11 @@ func (p *Pipeline) Unready() []Reason {
 	for _, t := range s.missing.input {
 		reasons = append(reasons, Reason{"input_topic_missing", t})
 	}
-	for _, t := range s.missing.written {
-		reasons = append(reasons, Reason{"output_topic_missing", t})
+	if s.missing.output != "" {
+		reasons = append(reasons, Reason{"output_topic_missing", s.missing.output})
+	}
+	if s.missing.letters != "" {
+		reasons = append(reasons, Reason{"dead_letter_topic_missing", s.missing.letters})
 	}
 	if !p.isMember() {
 		reasons = append(reasons, Reason{"not_a_group_member", last})

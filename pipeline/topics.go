@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,10 +34,14 @@ const (
 // awaitTopics waits until the topics that are written exist and at least one that is read, creating the former where that is allowed.
 // It returns the greatest batch that each topic takes which is written.
 func (p *Pipeline) awaitTopics(ctx context.Context, admin *kadm.Client) (batchLimits, error) {
-	var logged time.Time
+	logged := time.Now() // remember logs the first time
+	waited := false
 	for {
 		missing, err := p.checkTopics(ctx, admin)
 		if err == nil && !missing.blocks(p.o.Topics) {
+			if waited {
+				p.o.Logger.InfoContext(ctx, "topics are there, going on", "event", "topics_found")
+			}
 			return p.batchLimits(ctx, admin), nil
 		}
 		if fatal := (fatalError{}); errors.As(err, &fatal) {
@@ -45,10 +50,13 @@ func (p *Pipeline) awaitTopics(ctx context.Context, admin *kadm.Client) (batchLi
 		if err == nil {
 			err = missing.err()
 		}
-		p.remember(err)
-		if time.Since(logged) >= topicLog {
-			logged = time.Now()
-			p.o.Logger.WarnContext(ctx, "waiting for topics", "event", "topics_missing", "error", err)
+		if err != nil { // else they were created and are not seen yet
+			waited = true
+			p.remember(err)
+			if time.Since(logged) >= topicLog {
+				logged = time.Now()
+				p.o.Logger.WarnContext(ctx, "still waiting for topics", "event", "topics_missing", "error", err)
+			}
 		}
 		pause(ctx, topicWait)
 		if ctx.Err() != nil {
@@ -79,21 +87,31 @@ func (p *Pipeline) watchTopics(ctx context.Context, admin *kadm.Client) {
 }
 
 // missingTopics are those that do not exist.
-type missingTopics struct{ input, written []string }
+type missingTopics struct {
+	input   []string
+	output  string
+	letters string
+	created bool // one that is written was created a moment ago and is not seen yet
+}
 
 // blocks tells whether the service can't work at all.
 func (m missingTopics) blocks(inputs []string) bool {
-	return len(m.written) > 0 || len(m.input) == len(inputs)
+	return m.output != "" || m.letters != "" || m.created || len(m.input) == len(inputs)
 }
 
+// err names each with the remedy; nil when nothing is missing for long.
 func (m missingTopics) err() error {
 	var errs []error
+	create := func(what, topic, or string) {
+		if topic != "" {
+			errs = append(errs, fmt.Errorf("%s %s does not exist: create it, for example kafka-topics.sh --create --topic %s%s", what, topic, topic, or))
+		}
+	}
 	for _, t := range m.input {
-		errs = append(errs, fmt.Errorf("input topic %s does not exist: create it, for example kafka-topics.sh --create --topic %s", t, t))
+		create("input topic", t, "")
 	}
-	for _, t := range m.written {
-		errs = append(errs, fmt.Errorf("topic %s does not exist: create it, for example kafka-topics.sh --create --topic %s, or set kafka.create_topics: true", t, t))
-	}
+	create("output topic", m.output, ", or set kafka.create_topics: true")
+	create("dead-letter topic", m.letters, ", or set kafka.create_topics: true")
 	return errors.Join(errs...)
 }
 
@@ -110,7 +128,7 @@ func (p *Pipeline) checkTopics(ctx context.Context, admin *kadm.Client) (missing
 		return missingTopics{}, fmt.Errorf("look for topics: %w", err)
 	}
 	var missing missingTopics
-	for i, name := range names {
+	for _, name := range names {
 		d := details[name]
 		switch {
 		case d.Err == nil && len(d.Partitions) > 0:
@@ -118,25 +136,34 @@ func (p *Pipeline) checkTopics(ctx context.Context, admin *kadm.Client) (missing
 		case d.Err != nil && !errors.Is(d.Err, kerr.UnknownTopicOrPartition):
 			return missingTopics{}, fmt.Errorf("look for topic %s: %w", name, d.Err)
 		}
-		isInput := i >= 1 && i <= len(p.o.Topics)
-		switch {
-		case isInput:
-			missing.input = append(missing.input, name)
-		case p.o.CreateTopics:
-			if _, err := admin.CreateTopic(ctx, -1, -1, nil, name); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-				return missingTopics{}, fmt.Errorf("create topic %s: %w", name, err)
-			}
-			p.o.Logger.InfoContext(ctx, "topic created", "event", "topic_created", "topic", name)
-			missing.written = append(missing.written, name) // until it is seen
-		default:
-			missing.written = append(missing.written, name)
+		if err := p.missingTopic(ctx, admin, name, &missing); err != nil {
+			return missingTopics{}, err
 		}
 	}
 	p.setMissing(missing)
-	if p.o.Partition == PartitionInput && len(missing.written) == 0 {
+	if p.o.Partition == PartitionInput && missing.output == "" && !missing.created {
 		return missing, p.checkPartitions(details)
 	}
 	return missing, nil
+}
+
+// missingTopic notes a topic that does not exist, or creates it.
+func (p *Pipeline) missingTopic(ctx context.Context, admin *kadm.Client, name string, missing *missingTopics) error {
+	switch {
+	case slices.Contains(p.o.Topics, name):
+		missing.input = append(missing.input, name)
+	case p.o.CreateTopics:
+		if _, err := admin.CreateTopic(ctx, -1, -1, nil, name); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+			return fmt.Errorf("create topic %s: %w", name, err)
+		}
+		p.o.Logger.InfoContext(ctx, "topic created", "event", "topic_created", "topic", name)
+		missing.created = true
+	case name == p.o.OutputTopic:
+		missing.output = name
+	default:
+		missing.letters = name
+	}
+	return nil
 }
 
 // checkPartitions refuses an output topic with fewer Kafka partitions than an input topic under partition: input.
