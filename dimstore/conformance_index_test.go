@@ -204,6 +204,7 @@ func testIndexLong(t *testing.T, s conformingStore) {
 	}
 	assert.Empty(t, byIndex(t, s, 1, value, "5"))
 	assert.Len(t, byIndex(t, s, 1, value, "6"), 3)
+	assert.Equal(t, []string{"2", "2", "2"}, byIndex(t, s, 0, "6"), "the last entries of a partition are long")
 	for _, key := range keys {
 		apply(t, s, remove(bucket0, offset, 1, "r", key))
 		offset++

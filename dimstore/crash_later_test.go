@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -275,24 +276,24 @@ func TestUnpublished(t *testing.T) {
 // TestRetired: an old generation stays as long as a view reads it, and its folder goes with the last one.
 func TestRetired(t *testing.T) {
 	path := t.TempDir()
-	s := openStore(t, path, tight)
-	apply(t, s, upsert(bucket0, 0, 1, "", "k", "old"))
-	first, second := s.Read(), s.Read()
-	old := s.Path()
-	l, err := s.Begin("test")
-	require.NoError(t, err)
-	require.NoError(t, l.Publish())
-	require.NotEqual(t, old, s.Path())
-	first.Close()
-	require.DirExists(t, old)
-	assert.Equal(t, "old", getIn(t, second, "", "k"))
-	assert.Equal(t, "-", get(t, s, "", "k"))
-	second.Close()
-	require.Eventually(t, func() bool {
-		_, err := os.Stat(old)
-		return err != nil
-	}, 10*time.Second, time.Millisecond)
-	_, err = os.Stat(old)
-	require.ErrorIs(t, err, fs.ErrNotExist)
-	require.NoError(t, s.Close())
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t, path, tight)
+		apply(t, s, upsert(bucket0, 0, 1, "", "k", "old"))
+		first, second := s.Read(), s.Read()
+		old := s.Path()
+		l, err := s.Begin("test")
+		require.NoError(t, err)
+		require.NoError(t, l.Publish())
+		require.NotEqual(t, old, s.Path())
+		first.Close()
+		synctest.Wait()
+		require.DirExists(t, old)
+		assert.Equal(t, "old", getIn(t, second, "", "k"))
+		assert.Equal(t, "-", get(t, s, "", "k"))
+		second.Close()
+		time.Sleep(time.Minute)
+		_, err = os.Stat(old)
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		require.NoError(t, s.Close())
+	})
 }

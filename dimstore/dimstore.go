@@ -34,7 +34,8 @@ type Options struct {
 	// dropped.
 	Fingerprint string
 	// Memory is what this store may use, in bytes; all sizes derive from it. About six memtables of at most 16 MiB, and with compression a
-	// block cache.
+	// block cache. While a generation is loaded beside another (Begin), the two share it. Each index beyond the first few raises the least
+	// size of a memtable (2 MiB) by a quarter.
 	Memory int64
 	// Compression of the tables: none (as is the empty string), snappy, zstd.
 	Compression string
