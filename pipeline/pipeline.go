@@ -53,7 +53,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	defer admin.Close()
 	var wg sync.WaitGroup
 	watch, stop := context.WithCancel(ctx)
-	wg.Go(func() { p.watchTopics(watch, admin) })
+	wg.Go(func() { p.watch(watch, admin) })
 	defer wg.Wait()
 	defer stop()
 	for failures := 0; ; failures++ {

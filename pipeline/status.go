@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+
 	"enricher/lookup"
 )
 
@@ -85,6 +87,7 @@ type state struct {
 	mu sync.Mutex
 	// All below is guarded by mu.
 	missing    missingTopics
+	partitions map[string]int32 // how many Kafka partitions each input topic has
 	facts      [outcomes]int64
 	lookups    []LookupStatus
 	errors     []ErrorStatus
@@ -130,6 +133,17 @@ func (p *Pipeline) setMissing(m missingTopics) {
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
 	p.state.missing = m
+}
+
+// setPartitions notes how many Kafka partitions the input topics have.
+func (p *Pipeline) setPartitions(details kadm.TopicDetails) {
+	partitions := make(map[string]int32)
+	for _, t := range p.o.Topics {
+		partitions[t] = int32(len(details[t].Partitions))
+	}
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	p.state.partitions = partitions
 }
 
 // dirty notes that something waits for a commit.

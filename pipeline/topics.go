@@ -26,9 +26,8 @@ func batchMaxBytes(maxRecord int) int32 {
 
 // topicWait is how often topics that are missing are looked for, and topicLog how often the log says so.
 const (
-	topicWait  = time.Second
-	topicLog   = time.Minute
-	topicWatch = 10 * time.Second
+	topicWait = time.Second
+	topicLog  = time.Minute
 )
 
 // awaitTopics waits until the topics that are written exist and at least one that is read, creating the former where that is allowed.
@@ -62,27 +61,6 @@ func (p *Pipeline) awaitTopics(ctx context.Context, admin *kadm.Client) (batchLi
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-	}
-}
-
-// watchTopics keeps the state of the topics true while facts flow.
-func (p *Pipeline) watchTopics(ctx context.Context, admin *kadm.Client) {
-	for {
-		pause(ctx, topicWatch)
-		if ctx.Err() != nil {
-			return
-		}
-		_, err := p.checkTopics(ctx, admin)
-		if err == nil || ctx.Err() != nil {
-			continue
-		}
-		if fatal := (fatalError{}); errors.As(err, &fatal) { // without a session, the next one finds it before it begins
-			if s := p.session.Load(); s != nil {
-				s.cancel(err)
-			}
-			continue
-		}
-		p.remember(err)
 	}
 }
 
@@ -141,6 +119,7 @@ func (p *Pipeline) checkTopics(ctx context.Context, admin *kadm.Client) (missing
 		}
 	}
 	p.setMissing(missing)
+	p.setPartitions(details)
 	if p.o.Partition == PartitionInput && missing.output == "" && !missing.created {
 		return missing, p.checkPartitions(details)
 	}
