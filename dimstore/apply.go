@@ -20,6 +20,10 @@ func (g *generation) apply(changes []Change, positions []Position) (Applied, err
 	b.begin(g, positions)
 	defer b.end()
 	for i := range changes {
+		b.step = 1
+		if i+1 < len(changes) && changes[i+1].Bucket == changes[i].Bucket && changes[i+1].Offset == changes[i].Offset {
+			b.step = 0 // one record may be several changes: the position passes it with the last of them
+		}
 		if err := b.change(&changes[i]); err != nil {
 			return b.done, g.noteDamage(fmt.Errorf("apply %s/%d offset %d: %w",
 				changes[i].Bucket.Topic, changes[i].Bucket.Partition, changes[i].Offset, err))
@@ -66,6 +70,7 @@ type batch struct {
 	records    []bucketRecord
 
 	// Of the change at hand.
+	step               int64  // from its offset to the next one to read
 	full, short, entry []byte // keys
 	oldVersion         []byte
 	old, new           indexValues
@@ -163,7 +168,7 @@ func (b *batch) change(c *Change) error {
 		if err := b.fits(bucketCost, 1); err != nil {
 			return err
 		}
-		b.touch(number, c.Offset+1)
+		b.touch(number, c.Offset+b.step)
 		if stale {
 			b.now.Stale++
 		} else {
@@ -181,7 +186,7 @@ func (b *batch) change(c *Change) error {
 	if err := b.fits(size, count+4); err != nil {
 		return err
 	}
-	b.touch(number, c.Offset+1)
+	b.touch(number, c.Offset+b.step)
 	if old.flags&flagParts != 0 {
 		b.garbage = append(b.garbage, old.parts)
 	}
