@@ -1,6 +1,7 @@
 package changelog
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -21,16 +22,24 @@ func TestCreatedAgain(t *testing.T) {
 	}
 	t.Run("while it runs", func(t *testing.T) {
 		inWorld(t, 1, func(w *world) {
-			w.put("1", row(1, "old"))
+			reg := prometheus.NewRegistry()
+			w.o.Metrics = NewMetrics(reg)
+			w.put("1", row(1, "old"), "2", row(2, "old"))
 			r := w.startWarm()
 			recreate(w)
-			err := r.fails()
-			require.ErrorIs(t, err, ErrRestart)
-			assert.Contains(t, err.Error(), "deleted and created again")
-			w.holds(row(1, "old")) // never a mix
-			r = w.startWarm()
+			seen := w.watchRows(r, []string{row(1, "old"), row(2, "old")}, []string{row(8, "new"), row(9, "new")})
+			r.rebuilt(1)
+			seen()
 			w.holds(row(8, "new"), row(9, "new"))
-			assert.Equal(t, reasonRecreated, r.Status().LoadReason)
+			assert.Zero(t, w.sink.resets)
+			n, _ := metricValue(t, reg, "enricher_dimension_rebuilds_total", map[string]string{"reason": reasonRecreated})
+			assert.InDelta(t, 1, n, 0)
+			w.put("7", row(7, "later"))
+			w.holds(row(7, "later"), row(8, "new"), row(9, "new"))
+			time.Sleep(time.Minute)
+			assert.Equal(t, 1, w.sink.begun)
+			ready, reason := r.Ready()
+			assert.True(t, ready, reason)
 			r.end()
 		})
 	})
@@ -66,9 +75,9 @@ func TestDeletedTopicKeepsTheRows(t *testing.T) {
 		assert.False(t, ready)
 		assert.Contains(t, reason, "topic_missing")
 		require.NoError(t, w.cluster.CreateTopic(topic, 1, nil))
-		require.ErrorIs(t, r.fails(), ErrRestart)
-		r = w.startWarm()
+		r.rebuilt(1)
 		w.holds()
+		w.eventually("ready", func() bool { ready, _ := r.Ready(); return ready })
 		r.end()
 	})
 }
@@ -94,11 +103,11 @@ func TestRecordsRemovedBeyondThePosition(t *testing.T) {
 			w.deleteRecordsTo(0, 3)
 			time.Sleep(time.Second)
 			h.Remove()
-			err := r.fails()
-			require.ErrorIs(t, err, ErrRestart)
-			assert.Contains(t, err.Error(), "bucket 0 was read up to 1, which lies outside its log")
-			r = w.startWarm()
+			w.holds(row(1, "A"))
+			r.rebuilt(1)
+			assert.Positive(t, countLines(w.logs, "bucket 0 was read up to 1, which lies outside its log"))
 			w.holds(row(3, "C"))
+			assert.Zero(t, w.sink.resets)
 			r.end()
 		})
 	})
@@ -110,16 +119,35 @@ func TestNewBucket(t *testing.T) {
 		r := w.startWarm()
 		_, err := w.adm.CreatePartitions(w.t.Context(), 1, topic)
 		require.NoError(t, err)
-		err = r.fails()
-		require.ErrorIs(t, err, ErrRestart)
-		assert.Contains(t, err.Error(), "new Kafka partitions (2, was 1)")
-		time.Sleep(10 * time.Second) // the producer learns of it
-		w.putTo(1, "2", row(2, "B"), "3", row(3, "C"))
-		r = w.startWarm()
-		w.holds(row(1, "A"), row(2, "B"), row(3, "C"))
-		assert.EqualValues(t, 2, r.Status().RecordsRead)
-		assert.Zero(t, w.sink.resets)
+		w.putTo(1, "2", row(2, "B"), "3", row(3, "C"), "4", row(4, "D"), "5", row(5, "E"), "6", row(6, "F"))
+		w.holds(row(1, "A"), row(2, "B"), row(3, "C"), row(4, "D"), row(5, "E"), row(6, "F"))
+		assert.EqualValues(t, 6, r.Status().RecordsRead)
+		assert.Len(t, r.Status().Buckets, 2)
+		assert.EqualValues(t, 5, w.sink.position(1))
+		w.putTo(1, "2", "-")
+		w.holds(row(1, "A"), row(3, "C"), row(4, "D"), row(5, "E"), row(6, "F"))
+		time.Sleep(time.Minute)
+		assert.True(t, r.Status().Ready, r.Status().Reasons)
 		r.end()
+
+		r = w.startWarm()
+		assert.EqualValues(t, 0, r.Status().RecordsRead)
+		assert.Zero(t, w.sink.resets+w.sink.begun)
+		r.end()
+	})
+	t.Run("found at start", func(t *testing.T) {
+		inWorld(t, 1, func(w *world) {
+			w.put("1", row(1, "A"))
+			w.startWarm().end()
+			_, err := w.adm.CreatePartitions(w.t.Context(), 1, topic)
+			require.NoError(t, err)
+			w.putTo(1, "2", row(2, "B"), "3", row(3, "C"))
+			r := w.startWarm()
+			w.holds(row(1, "A"), row(2, "B"), row(3, "C"))
+			assert.EqualValues(t, 2, r.Status().RecordsRead)
+			assert.Zero(t, w.sink.resets)
+			r.end()
+		})
 	})
 }
 
@@ -129,19 +157,14 @@ func TestDataLoss(t *testing.T) {
 		w.put("1", row(1, "A"))
 		r := w.startWarm()
 		r.end()
-		d, err := New(w.o)
-		require.NoError(t, err)
-		log := logTopic{id: w.cluster.TopicInfo(topic).TopicID, buckets: []logBucket{{0, 1, 1}}, askedAt: time.Now()}
-		_, err = d.prepare(w.t.Context(), log)
-		require.NoError(t, err)
-		reader := newReader(d, nil, nil, newBatch(1))
-		err = reader.take(w.t.Context(), kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: topic, Partitions: []kgo.FetchPartition{{
+		f := w.feed(w.cluster.TopicInfo(topic).TopicID, 1)
+		reader := newReader(f, nil, nil)
+		reader.follow()
+		require.NoError(t, reader.take(w.t.Context(), kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: topic, Partitions: []kgo.FetchPartition{{
 			Err: &kgo.ErrDataLoss{Topic: topic, ConsumedTo: 1, ResetTo: 0},
-		}}}}}})
-		require.ErrorIs(t, err, ErrRestart)
-		require.True(t, isSpoiled(err))
-		require.NoError(t, d.spoil())
-		r = w.startWarm()
+		}}}}}}))
+		assert.Equal(t, reasonLost, brokenFor(f))
+		r = w.startWarm() // a crash before the new generation
 		assert.Equal(t, reasonOutOfRange, r.Status().LoadReason)
 		w.holds(row(1, "A"))
 		r.end()
@@ -151,18 +174,17 @@ func TestDataLoss(t *testing.T) {
 // Records of a topic created again under the same name never meet the rows of the old one, even before anything else has noticed.
 func TestFetchesOfAnotherTopicIDAreRefused(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
-		d, err := New(w.o)
-		require.NoError(t, err)
-		_, err = d.prepare(w.t.Context(), logTopic{id: [16]byte{1}, buckets: []logBucket{{0, 0, 0}}, askedAt: time.Now()})
-		require.NoError(t, err)
-		reader := newReader(d, nil, nil, newBatch(1))
 		fetched := func(id byte) kgo.Fetches {
 			return kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: topic, TopicID: [16]byte{id}, Partitions: []kgo.FetchPartition{{Records: records(0, "1", row(1, "A"))}}}}}}
 		}
-		require.ErrorIs(t, reader.take(w.t.Context(), fetched(2)), ErrRestart)
-		assert.Empty(t, reader.cur.changes)
+		f := w.feed([16]byte{1}, 0)
+		reader := newReader(f, nil, nil)
+		reader.follow()
 		require.NoError(t, reader.take(w.t.Context(), fetched(1)))
 		assert.Len(t, reader.cur.changes, 1)
+		require.NoError(t, reader.take(w.t.Context(), fetched(2)))
+		assert.Len(t, reader.cur.changes, 1)
+		assert.Equal(t, reasonRecreated, brokenFor(f))
 	})
 }
 
@@ -219,7 +241,7 @@ func TestAwayForLongerThanTombstonesStay(t *testing.T) {
 	})
 }
 
-// A process that could not read for longer than tombstones stay may miss deletes: it applies nothing more, and the next start loads anew.
+// A process that could not read for longer than tombstones stay may miss deletes: it applies nothing more of that bucket to the old generation.
 func TestHeldBackForLongerThanTombstonesStay(t *testing.T) {
 	inWorld(t, 0, func(w *world) {
 		require.NoError(t, w.cluster.CreateTopic(topic, 1, map[string]string{"delete.retention.ms": "1800000"}))
@@ -229,14 +251,35 @@ func TestHeldBackForLongerThanTombstonesStay(t *testing.T) {
 		h := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: topic, Err: kerr.TopicAuthorizationFailed, Count: -1})
 		w.put("2", row(2, "B"))
 		time.Sleep(35 * time.Minute)
+		w.holds(row(1, "A"))
 		h.Remove()
-		err := r.fails()
-		require.ErrorIs(t, err, ErrRestart)
-		assert.Contains(t, err.Error(), "delete.retention.ms")
-		assert.EqualValues(t, 1, w.sink.position(0))
-		r = w.startWarm()
+		seen := w.watchRows(r, []string{row(1, "A")}, []string{row(1, "A"), row(2, "B")})
+		r.rebuilt(1)
+		seen()
 		assert.Equal(t, reasonTombstones, r.Status().LoadReason)
 		w.holds(row(1, "A"), row(2, "B"))
 		r.end()
 	})
+}
+
+// watchRows checks, until the function that it returns is called, that only these states of the store are ever seen.
+func (w *world) watchRows(r *running, states ...[]string) (end func()) {
+	w.t.Helper()
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+			got := w.sink.dump(w.o.Schema)
+			if !slices.ContainsFunc(states, func(s []string) bool { return slices.Equal(s, got) }) {
+				w.t.Errorf("a mix is seen: %s; %+v", got, r.Status())
+				return
+			}
+		}
+	}()
+	return func() { close(stop); <-done }
 }

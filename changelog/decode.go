@@ -1,9 +1,11 @@
 package changelog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -35,9 +37,12 @@ func keyError(format string, args ...any) *recordError {
 
 // decoder turns Kafka records into changes. It is owned by one goroutine; its memory is reused from record to record.
 type decoder struct {
-	topic     string
 	schema    *record.Schema
 	keyFormat string
+	version   int        // number of the version column; -1: none
+	retention *Retention // nil: partitions do not age
+	now       time.Time  // for the retention
+	origin    *origin    // of the topic in hand
 
 	value    *record.Shape // all columns, in the order of the schema
 	valueDoc record.Doc
@@ -50,9 +55,9 @@ type decoder struct {
 	scratch []byte   // codes that are only tried
 }
 
-func newDecoder(topic string, schema *record.Schema, keyFormat string) *decoder {
+func newDecoder(schema *record.Schema, keyFormat string, version int, retention *Retention) *decoder {
 	d := &decoder{
-		topic: topic, schema: schema, keyFormat: keyFormat,
+		schema: schema, keyFormat: keyFormat, version: version, retention: retention,
 		columns: make([][]byte, len(schema.Columns)), isKey: make([]bool, len(schema.Columns)),
 	}
 	var value, key []record.Path
@@ -67,9 +72,10 @@ func newDecoder(topic string, schema *record.Schema, keyFormat string) *decoder 
 	return d
 }
 
-// decode appends the changes of one record, which lie in the batch's arena: one, or as many as a bare record key has readings. On an error
-// nothing is appended.
-func (d *decoder) decode(b *batch, rec *kgo.Record) *recordError {
+// decode appends the changes of one record of a topic, which lie in the batch's arena: one, or as many as a bare record key has readings. On an
+// error nothing is appended.
+func (d *decoder) decode(b *batch, rec *kgo.Record, o *origin) *recordError {
+	d.origin = o
 	mark := b.mark()
 	var err *recordError
 	if rec.Value == nil {
@@ -77,10 +83,41 @@ func (d *decoder) decode(b *batch, rec *kgo.Record) *recordError {
 	} else {
 		err = d.upsert(b, rec)
 	}
+	if err == nil && d.retention != nil {
+		err = d.retire(b, mark, rec.Value != nil)
+	}
 	if err != nil {
 		b.rewind(mark)
 	}
 	return err
+}
+
+// retire takes out of the changes of one record those of partitions that have left for their age, and refuses partitions whose age can't be told.
+// Of several readings of a record key, one is enough.
+func (d *decoder) retire(b *batch, mark batchMark, upsert bool) *recordError {
+	kept, expired := mark.changes, false
+	var bad *recordError
+	for _, c := range b.changes[mark.changes:] {
+		if _, err := d.retention.parse(c.Partition); err != nil {
+			bad = keyError("the partition can't be told: %v", err)
+			continue
+		}
+		if d.retention.expired(c.Partition, d.now) {
+			expired = true
+			continue
+		}
+		b.changes[kept] = c
+		kept++
+	}
+	if bad != nil && kept == mark.changes && !expired {
+		return bad
+	}
+	clear(b.changes[kept:])
+	b.changes = b.changes[:kept]
+	if expired && upsert {
+		b.expired++
+	}
+	return nil
 }
 
 func (d *decoder) upsert(b *batch, rec *kgo.Record) *recordError {
@@ -95,22 +132,52 @@ func (d *decoder) upsert(b *batch, rec *kgo.Record) *recordError {
 			return decodeError("column %q is declared %s and holds %s", d.schema.Columns[i].Name, d.schema.Columns[i].Type, snippet(d.columns[i]))
 		}
 	}
-	for _, i := range d.schema.PrimaryKey {
-		if d.columns[i] == nil {
-			return d.upsertByRecordKey(b, rec)
-		}
+	if d.lacking() != "" {
+		return d.upsertByRecordKey(b, rec)
 	}
 	return d.appendUpsert(b, rec)
 }
 
+// fill puts what the topic's name says into the columns that lack it. Where the key says otherwise, the record would be of a row that a delete
+// which is named by the topic never reaches, and would stay when the topic goes.
+func (d *decoder) fill() *recordError {
+	for i := range d.origin.fills {
+		f := &d.origin.fills[i]
+		c := d.schema.Columns[f.column]
+		switch raw := d.columns[f.column]; {
+		case f.key && f.code == nil:
+			return keyError("the key column %q is declared %s and the topic's name says %s", c.Name, c.Type, f.json)
+		case raw == nil && !f.key && f.column < d.schema.Declared && !d.converts(c.Type, f.json):
+			return decodeError("column %q is declared %s and the topic's name says %s", c.Name, c.Type, f.json)
+		case raw == nil:
+			d.columns[f.column] = f.json
+		case f.key:
+			var err error
+			if d.scratch, err = record.AppendKey(d.scratch[:0], c.Type, raw); err != nil {
+				return d.badKey(f.column, raw, err)
+			}
+			if !bytes.Equal(d.scratch, f.code) {
+				return keyError("the key column %q holds %s and the topic's name says %s", c.Name, snippet(raw), f.json)
+			}
+		}
+	}
+	return nil
+}
+
 // appendUpsert appends the row that d.columns holds.
 func (d *decoder) appendUpsert(b *batch, rec *kgo.Record) *recordError {
+	err := d.fill()
+	if err != nil {
+		return err
+	}
 	c := d.change(rec)
-	var err *recordError
 	if c.Partition, err = d.appendTuple(b, d.schema.PartitionBy); err != nil {
 		return err
 	}
 	if c.Key, err = d.appendTuple(b, d.schema.Key); err != nil {
+		return err
+	}
+	if c.Version, err = d.appendVersion(b); err != nil {
 		return err
 	}
 	start := len(b.arena)
@@ -120,9 +187,27 @@ func (d *decoder) appendUpsert(b *batch, rec *kgo.Record) *recordError {
 	return nil
 }
 
+// appendVersion appends the code of the version column; an absent or null one is the least.
+func (d *decoder) appendVersion(b *batch) ([]byte, *recordError) {
+	if d.version < 0 || d.columns[d.version] == nil {
+		return nil, nil
+	}
+	start := len(b.arena)
+	c := d.schema.Columns[d.version]
+	var err error
+	b.arena, err = record.AppendKey(b.arena, c.Type, d.columns[d.version])
+	switch {
+	case errors.Is(err, record.ErrNull):
+		return nil, nil
+	case err != nil:
+		return nil, decodeError("the version column %q (%s) holds %s, which has no place in an order", c.Name, c.Type, snippet(d.columns[d.version]))
+	}
+	return b.cut(start), nil
+}
+
 func (d *decoder) change(rec *kgo.Record) dimstore.Change {
 	return dimstore.Change{
-		Bucket: dimstore.BucketID{Topic: d.topic, Partition: rec.Partition},
+		Bucket: dimstore.BucketID{Topic: d.origin.topic, Partition: rec.Partition},
 		Offset: rec.Offset, Timestamp: rec.Timestamp.UnixMilli(),
 	}
 }
@@ -175,9 +260,11 @@ type batch struct {
 	changes []dimstore.Change
 	arena   []byte // the bytes of the changes; earlier ones stay where they are when it grows
 	bad     []badRecord
-	next    []int64 // by bucket: position after what the batch holds of it; -1: untouched
-	touched bool    // any of next is set
-	proofs  bool    // store the positions of all buckets, for their proofs
+	next    []int64   // by bucket: position after what the batch holds of it; -1: untouched
+	readAt  time.Time // when it was read, at the latest
+	expired int       // upserts of partitions that have left
+	touched bool      // any of next is set
+	proofs  bool      // store the positions of all buckets, for their proofs
 }
 
 // badRecord waits for its dead letter.
@@ -186,11 +273,7 @@ type badRecord struct {
 	err *recordError
 }
 
-func newBatch(buckets int) *batch {
-	b := &batch{next: make([]int64, buckets)}
-	b.reset()
-	return b
-}
+func newBatch() *batch { return new(batch) }
 
 // reset empties the batch; what its changes pointed to may be overwritten from now on.
 func (b *batch) reset() {
@@ -206,15 +289,18 @@ func (b *batch) reset() {
 	for i := range b.next {
 		b.next[i] = -1
 	}
-	b.touched, b.proofs = false, false
+	b.expired, b.touched, b.proofs = 0, false, false
 }
 
 func (b *batch) empty() bool { return !b.touched && !b.proofs }
 
 // touch moves the position of bucket i to next.
-func (b *batch) touch(i int32, next int64) {
+func (b *batch) touch(i int, next int64, now time.Time) {
+	for len(b.next) <= i {
+		b.next = append(b.next, -1)
+	}
 	b.next[i] = max(b.next[i], next)
-	b.touched = true
+	b.readAt, b.touched = now, true
 }
 
 // cut is what was appended to the arena since start, closed against appending.

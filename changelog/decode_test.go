@@ -28,13 +28,16 @@ func newSchema(tb testing.TB, columns, primaryKey, partitionBy string) *record.S
 	return s
 }
 
+// plain is a topic whose name says nothing.
+var plain = &origin{topic: topic}
+
 // changesOf decodes one record and shows its changes: `+ partition | key | row` or `- partition | key`.
 func changesOf(t *testing.T, s *record.Schema, format, key, value string) string {
 	t.Helper()
 	rec := records(0, key, value)[0]
 	rec.Offset, rec.Timestamp = 7, time.UnixMilli(1234)
-	b := newBatch(1)
-	if err := newDecoder(topic, s, format).decode(b, rec); err != nil {
+	b := newBatch()
+	if err := newDecoder(s, format, -1, nil).decode(b, rec, plain); err != nil {
 		assert.Empty(t, b.changes)
 		assert.Empty(t, b.arena)
 		return err.Error()
@@ -201,12 +204,12 @@ func TestDecode(t *testing.T) {
 
 func TestDecodeLeavesEarlierChangesAlone(t *testing.T) {
 	s := newSchema(t, "id:int name:string", "id", "")
-	d, b := newDecoder(topic, s, keyAuto), newBatch(1)
+	d, b := newDecoder(s, keyAuto, -1, nil), newBatch()
 	big := strings.Repeat("x", 1<<20)
 	for i, value := range []string{`{"id":1,"name":"first"}`, `{"id":2,"name":"` + big + `"}`, `{"id":3,"name":true}`, `{"id":4,"name":"last"}`} {
 		rec := records(0, "-", value)[0]
 		rec.Offset = int64(i)
-		if err := d.decode(b, rec); err != nil {
+		if err := d.decode(b, rec, plain); err != nil {
 			require.Equal(t, 2, i)
 		}
 		clear(rec.Value) // the batch keeps nothing of the record
@@ -229,11 +232,11 @@ func TestDecodeDoesNotAllocate(t *testing.T) {
 		"quoted tombstone":       records(0, `"1"`, "-")[0],
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, b := newDecoder(topic, s, keyAuto), newBatch(1)
+			d, b := newDecoder(s, keyAuto, -1, nil), newBatch()
 			n := testing.AllocsPerRun(100, func() {
 				b.reset()
 				for range 10 {
-					if err := d.decode(b, rec); err != nil {
+					if err := d.decode(b, rec, plain); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -252,8 +255,8 @@ func FuzzDecode(f *testing.F) {
 		for _, s := range schemas {
 			for _, format := range []string{keyAuto, keyJSON, keyString} {
 				for _, rec := range []*kgo.Record{{Key: key, Value: value}, {Key: key}} {
-					b := newBatch(1)
-					if newDecoder(topic, s, format).decode(b, rec) != nil {
+					b := newBatch()
+					if newDecoder(s, format, -1, nil).decode(b, rec, plain) != nil {
 						continue
 					}
 					if len(b.changes) == 0 {
@@ -290,14 +293,14 @@ func tupleOK(t *testing.T, s *record.Schema, columns []int, code []byte) {
 func BenchmarkDecode(b *testing.B) {
 	s := newSchema(b, "c_custkey:int c_name:string c_address:string c_nationkey:int c_phone:string c_acctbal:decimal c_mktsegment:string", "c_custkey", "")
 	rec := records(0, "1", `{"c_custkey":1,"c_name":"Customer#000000001","c_address":"IVhzIApeRb ot,c,E","c_nationkey":15,"c_phone":"25-989-741-2988","c_acctbal":711.56,"c_mktsegment":"BUILDING"}`)[0]
-	d, batch := newDecoder(topic, s, keyAuto), newBatch(1)
+	d, batch := newDecoder(s, keyAuto, -1, nil), newBatch()
 	b.SetBytes(int64(len(rec.Value)))
 	b.ReportAllocs()
 	for b.Loop() {
 		if batch.full() {
 			batch.reset()
 		}
-		if err := d.decode(batch, rec); err != nil {
+		if err := d.decode(batch, rec, plain); err != nil {
 			b.Fatal(err)
 		}
 	}

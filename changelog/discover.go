@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,7 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"enricher/dimstore"
 )
 
 const (
@@ -20,136 +22,6 @@ const (
 	lookBackoffMax = 5 * time.Second
 	repeatWaiting  = time.Minute // a start that waits says so again
 )
-
-// errMissing: the topic does not exist.
-var errMissing = errors.New("the topic does not exist")
-
-// topicMeta is the topic as metadata shows it.
-type topicMeta struct {
-	id      [16]byte
-	leaders []leader // by Kafka partition
-}
-
-// leader is who leads a bucket and since which epoch; a request that carries the epoch is refused by a broker that no longer leads.
-type leader struct {
-	node  int32
-	epoch int32
-}
-
-// metadata asks the brokers, not the client's cache, for the topic.
-func metadata(ctx context.Context, cl *kgo.Client, topic string) (topicMeta, error) {
-	req := kmsg.NewPtrMetadataRequest()
-	t := kmsg.NewMetadataRequestTopic()
-	t.Topic = new(topic)
-	req.Topics = append(req.Topics, t)
-	resp, err := req.RequestWith(ctx, cl)
-	if err != nil {
-		return topicMeta{}, fmt.Errorf("ask for metadata: %w", err)
-	}
-	for _, t := range resp.Topics {
-		if t.Topic == nil || *t.Topic != topic {
-			continue
-		}
-		switch err := kerr.ErrorForCode(t.ErrorCode); {
-		case errors.Is(err, kerr.UnknownTopicOrPartition):
-			return topicMeta{}, errMissing
-		case err != nil:
-			return topicMeta{}, fmt.Errorf("ask for metadata: %w", err)
-		}
-		return readMeta(&t)
-	}
-	return topicMeta{}, errors.New("ask for metadata: the answer lacks the topic")
-}
-
-func readMeta(t *kmsg.MetadataResponseTopic) (topicMeta, error) {
-	m := topicMeta{id: t.TopicID, leaders: make([]leader, len(t.Partitions))}
-	for i := range m.leaders {
-		m.leaders[i].node = -1
-	}
-	for _, p := range t.Partitions {
-		if p.Partition < 0 || int(p.Partition) >= len(m.leaders) {
-			return topicMeta{}, fmt.Errorf("ask for metadata: the answer has Kafka partition %d among %d", p.Partition, len(m.leaders))
-		}
-		m.leaders[p.Partition] = leader{node: p.Leader, epoch: p.LeaderEpoch}
-	}
-	if len(m.leaders) == 0 {
-		return topicMeta{}, errors.New("ask for metadata: the topic has no Kafka partition yet")
-	}
-	return m, nil
-}
-
-// offsets is what the brokers say about one bucket at some moment.
-type offsets struct {
-	start, stable, high int64
-	err                 error
-}
-
-// listOffsets asks for the start, the last stable offset and the high watermark of all buckets. The error of a bucket is in its place: a
-// bucket that an answer leaves out has one, too.
-func listOffsets(ctx context.Context, cl *kgo.Client, topic string, buckets int) ([]offsets, error) {
-	adm := kadm.NewClient(cl)
-	all := make([]offsets, buckets)
-	for _, q := range []struct {
-		what string
-		list func(context.Context, ...string) (kadm.ListedOffsets, error)
-		put  func(o *offsets, at int64)
-	}{
-		// The order matters: what is asked for later may only have moved up, so start <= stable <= high holds in what comes out.
-		{"start", adm.ListStartOffsets, func(o *offsets, at int64) { o.start = at }},
-		{"last stable offset", adm.ListCommittedOffsets, func(o *offsets, at int64) { o.stable = at }},
-		{"high watermark", adm.ListEndOffsets, func(o *offsets, at int64) { o.high = at }},
-	} {
-		listed, err := q.list(ctx, topic)
-		if err != nil {
-			return nil, fmt.Errorf("ask for the %s: %w", q.what, err)
-		}
-		for i := range all {
-			l, ok := listed.Lookup(topic, int32(i))
-			switch {
-			case !ok:
-				all[i].err = fmt.Errorf("ask for the %s of bucket %d: the answer lacks it", q.what, i)
-			case l.Err != nil:
-				all[i].err = fmt.Errorf("ask for the %s of bucket %d: %w", q.what, i, l.Err)
-			default:
-				q.put(&all[i], l.Offset)
-			}
-		}
-	}
-	return all, nil
-}
-
-// look asks for everything that a start needs to know of the topic.
-func (d *Dimension) look(ctx context.Context, cl *kgo.Client) (logTopic, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	meta, err := metadata(ctx, cl, d.o.Topic)
-	if err != nil {
-		return logTopic{}, err
-	}
-	log := logTopic{id: meta.id, askedAt: time.Now(), leaders: leaderNodes(meta)}
-	all, err := listOffsets(ctx, cl, d.o.Topic, len(meta.leaders))
-	if err != nil {
-		return logTopic{}, err
-	}
-	for _, o := range all {
-		if o.err != nil {
-			return logTopic{}, o.err
-		}
-		log.buckets = append(log.buckets, logBucket{start: o.start, stable: o.stable, high: o.high})
-	}
-	c := d.configs(ctx, cl, d.o.Topic)[d.o.Topic]
-	log.retention, log.policy = c.retention, c.policy
-	return log, nil
-}
-
-// leaderNodes is the number of brokers that lead a bucket.
-func leaderNodes(meta topicMeta) int {
-	nodes := map[int32]bool{}
-	for _, l := range meta.leaders {
-		nodes[l.node] = true
-	}
-	return len(nodes)
-}
 
 // topicConfig is what a changelog's configuration says.
 type topicConfig struct {
@@ -220,33 +92,103 @@ func policyWarning(topic, policy string) string {
 	return ""
 }
 
-// discover looks until the topic is there and all its buckets answer. What it waits for is in the status, and in the log every minute.
-// The error is that of ctx.
-func (d *Dimension) discover(ctx context.Context, cl *kgo.Client) (logTopic, error) {
+// known takes in what the configurations of topics say.
+func (d *Dimension) known(ctx context.Context, topics []logTopic) {
+	d.state.mu.Lock()
+	for _, t := range topics {
+		d.state.marks = max(d.state.marks, t.retention)
+	}
+	marks := d.state.marks
+	d.state.mu.Unlock()
+	d.o.Sink.SetDeleteMarkTTL(marks)
+	for _, t := range topics {
+		if warning := policyWarning(t.name, t.policy); warning != "" && d.state.warn(warning) {
+			d.log.WarnContext(ctx, "the topic is not kept as a changelog should be", "warning", warning)
+		}
+	}
+}
+
+// looker looks at the cluster for a start.
+type looker struct {
+	d      *Dimension
+	cl     *kgo.Client
+	roster roster
+}
+
+// errUnsure: a topic that was read before is not there, and has to be looked for again before it counts as gone.
+var errUnsure = errors.New("a topic that was read before is not there")
+
+// look asks for everything that a start needs to know.
+func (l *looker) look(ctx context.Context) (logView, error) {
+	d := l.d
+	log := logView{askedAt: time.Now()}
+	var known []string
+	for t := range l.roster.misses {
+		known = append(known, t)
+	}
+	metas, err := d.list(ctx, l.cl, known)
+	if err != nil {
+		return log, err
+	}
+	names := present(metas)
+	if len(names) == 0 && d.route.pattern == nil {
+		return log, errMissing
+	} else if len(names) == 0 {
+		return log, errNoMatch
+	}
+	if d.route.pattern != nil {
+		log.left = l.roster.listed(names)
+		l.roster.know(names...)
+		for _, t := range known {
+			if !slices.Contains(names, t) && !slices.Contains(log.left, t) {
+				return log, errUnsure
+			}
+		}
+	}
+	log.leaders = leaderNodes(metas)
+	log.topics, err = d.lookAt(ctx, l.cl, metas, names)
+	return log, err
+}
+
+// discover looks until there is a topic and all buckets answer. What it waits for is in the status, and in the log every minute. The error is
+// that of ctx.
+func (d *Dimension) discover(ctx context.Context, f *feed, stored []dimstore.Position) (logView, error) {
+	l := looker{d: d, cl: f.cl}
+	for _, s := range stored {
+		if s.Next >= 0 && d.route.pattern != nil && d.route.matches(s.Bucket.Topic) {
+			l.roster.know(s.Bucket.Topic)
+		}
+	}
 	var (
 		said   string
 		saidAt time.Time
 		wait   = lookBackoff
 	)
 	for {
-		log, err := d.look(ctx, cl)
+		log, err := l.look(ctx)
 		if err == nil {
 			d.state.waitFor("")
 			d.state.missing(false)
 			return log, nil
 		}
 		if ctx.Err() != nil {
-			return logTopic{}, ctx.Err()
+			return logView{}, ctx.Err()
+		}
+		if errors.Is(err, errUnsure) {
+			if !sleep(ctx, lookBackoff) {
+				return logView{}, ctx.Err()
+			}
+			continue
 		}
 		waiting := d.remedy(err)
 		d.state.waitFor(waiting)
-		d.state.missing(errors.Is(err, errMissing))
+		d.state.missing(errors.Is(err, errMissing) || errors.Is(err, errNoMatch))
 		if now := time.Now(); waiting != said || now.Sub(saidAt) >= repeatWaiting {
-			d.log.WarnContext(ctx, "the dimension waits", "topic", d.o.Topic, "waiting_for", waiting)
+			d.log.WarnContext(ctx, "the dimension waits", "topic", d.route.name(), "waiting_for", waiting)
 			said, saidAt = waiting, now
 		}
 		if !sleep(ctx, wait) {
-			return logTopic{}, ctx.Err()
+			return logView{}, ctx.Err()
 		}
 		wait = min(2*wait, lookBackoffMax)
 	}
@@ -254,15 +196,18 @@ func (d *Dimension) discover(ctx context.Context, cl *kgo.Client) (logTopic, err
 
 // remedy says what a start waits for and what a person can do about it.
 func (d *Dimension) remedy(err error) string {
+	name := d.route.name()
 	switch {
 	case errors.Is(err, errMissing):
-		return fmt.Sprintf("topic %q does not exist: create it, or correct the topic of dimension %q", d.o.Topic, d.o.Name)
+		return fmt.Sprintf("topic %q does not exist: create it, or correct the topic of dimension %q", name, d.o.Name)
+	case errors.Is(err, errNoMatch):
+		return fmt.Sprintf("no topic matches the pattern %q: create one, grant DESCRIBE on it, or correct the topic_pattern of dimension %q", name, d.o.Name)
 	case isRefused(err):
-		return fmt.Sprintf("the brokers refuse topic %q (%v): grant READ, DESCRIBE and DESCRIBE_CONFIGS on it", d.o.Topic, err)
+		return fmt.Sprintf("the brokers refuse topic %q (%v): grant READ, DESCRIBE and DESCRIBE_CONFIGS on it", name, err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("no answer about topic %q within %s: check kafka.brokers and the network", d.o.Topic, requestTimeout)
+		return fmt.Sprintf("no answer about topic %q within %s: check kafka.brokers and the network", name, requestTimeout)
 	}
-	return fmt.Sprintf("topic %q can't be read yet: %v", d.o.Topic, err)
+	return fmt.Sprintf("topic %q can't be read yet: %v", name, err)
 }
 
 // isRefused reports whether rights are missing.

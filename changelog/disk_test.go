@@ -51,8 +51,8 @@ func TestOnDisk(t *testing.T) {
 		r = w.startWarm()
 		assert.Equal(t, reasonRecreated, r.Status().LoadReason)
 		assert.EqualValues(t, 1, store.Rows())
-		require.NoError(t, r.spoil())
 		r.end()
+		require.NoError(t, r.state.current.spoil(w.t.Context(), 0))
 		end()
 
 		store, end = open()

@@ -41,9 +41,19 @@ func (d *decoder) asObject(key []byte) bool {
 	return len(trimmed) > 0 && trimmed[0] == '{' && d.key.Scan(&d.keyDoc, key) == nil
 }
 
-// only is the single column of the primary key; false when it has several.
+// only is the single column of the primary key that the topic's name does not give; false when there are several, or none.
 func (d *decoder) only() (column int, ok bool) {
-	return d.schema.PrimaryKey[0], len(d.schema.PrimaryKey) == 1
+	column = -1
+	for _, i := range d.schema.PrimaryKey {
+		switch {
+		case d.origin.fill(i) != nil:
+		case column >= 0:
+			return 0, false
+		default:
+			column = i
+		}
+	}
+	return column, column >= 0
 }
 
 // delete appends the deletes of a record with a null value.
@@ -66,14 +76,18 @@ func (d *decoder) delete(b *batch, rec *kgo.Record) *recordError {
 }
 
 func (d *decoder) deleteByObject(b *batch, rec *kgo.Record) *recordError {
+	clear(d.columns)
 	for n, i := range d.schema.PrimaryKey {
-		if d.columns[i] = d.keyDoc.Value(n); d.columns[i] == nil {
+		if d.columns[i] = d.keyDoc.Value(n); d.columns[i] == nil && d.origin.fill(i) == nil {
 			return keyError("the value is null (a delete) and the record key %s lacks the key column %q", snippet(rec.Key), d.schema.Columns[i].Name)
 		}
 	}
+	err := d.fill()
+	if err != nil {
+		return err
+	}
 	c := d.change(rec)
 	c.Delete = true
-	var err *recordError
 	if c.Partition, err = d.appendTuple(b, d.schema.PartitionBy); err != nil {
 		return err
 	}
@@ -94,21 +108,31 @@ func (d *decoder) deleteByJSON(b *batch, rec *kgo.Record, i int) *recordError {
 	if b.arena, err = record.AppendKey(b.arena, d.schema.Columns[i].Type, token); err != nil {
 		return d.badKey(i, token, err)
 	}
-	d.appendDelete(b, rec, b.cut(start))
-	return nil
+	return d.appendDelete(b, rec, i, b.cut(start), len(b.changes))
 }
 
 // deleteByText appends one delete per reading of a bare text, each key once.
 func (d *decoder) deleteByText(b *batch, rec *kgo.Record, i int) *recordError {
 	t, text, first := d.schema.Columns[i].Type, rec.Key, len(b.changes)
-	d.addReading(b, rec, first, func(dst []byte) ([]byte, error) { return record.AppendKeyText(dst, t, text) })
-	quoted := d.keyFormat == keyAuto && isQuoted(text)
-	if quoted {
-		d.addReading(b, rec, first, func(dst []byte) ([]byte, error) { return record.AppendKey(dst, t, text) })
+	var bad *recordError
+	add := func(encode func(dst []byte) ([]byte, error)) {
+		start := len(b.arena)
+		var err error
+		if b.arena, err = encode(b.arena); err == nil { // else it is no reading
+			bad = d.appendDelete(b, rec, i, b.cut(start), first)
+		}
+	}
+	add(func(dst []byte) ([]byte, error) { return record.AppendKeyText(dst, t, text) })
+	if d.keyFormat == keyAuto && isQuoted(text) {
+		whole := text
+		add(func(dst []byte) ([]byte, error) { return record.AppendKey(dst, t, whole) })
 		text = text[1 : len(text)-1]
 	}
 	if t == record.Any && isLiteral(text) {
-		d.addReading(b, rec, first, func(dst []byte) ([]byte, error) { return record.AppendKey(dst, t, text) })
+		add(func(dst []byte) ([]byte, error) { return record.AppendKey(dst, t, text) })
+	}
+	if bad != nil {
+		return bad
 	}
 	if len(b.changes) == first {
 		return keyError("the key column %q is declared %s and the record key is %s", d.schema.Columns[i].Name, t, snippet(rec.Key))
@@ -116,32 +140,46 @@ func (d *decoder) deleteByText(b *batch, rec *kgo.Record, i int) *recordError {
 	return nil
 }
 
-// addReading appends the delete of one reading of the record key, unless it does not convert or b.changes[first:] has its key already.
-func (d *decoder) addReading(b *batch, rec *kgo.Record, first int, encode func(dst []byte) ([]byte, error)) {
-	start := len(b.arena)
-	var err error
-	if b.arena, err = encode(b.arena); err != nil {
-		return
-	}
-	code := b.cut(start)
-	for _, c := range b.changes[first:] {
-		if bytes.Equal(c.Partition, code) || bytes.Equal(c.Key, code) {
-			return
-		}
-	}
-	d.appendDelete(b, rec, code)
-}
-
-// appendDelete appends the delete of the row whose primary key is one column with this code.
-func (d *decoder) appendDelete(b *batch, rec *kgo.Record, code []byte) {
+// appendDelete appends the delete of the row whose primary key is this code in column i and what the topic's name says in the others, unless
+// b.changes[first:] has it already.
+func (d *decoder) appendDelete(b *batch, rec *kgo.Record, i int, code []byte, first int) *recordError {
 	c := d.change(rec)
 	c.Delete = true
-	if len(d.schema.PartitionBy) > 0 {
-		c.Partition, c.Key = code, []byte{}
-	} else {
-		c.Partition, c.Key = []byte{}, code
+	var err *recordError
+	if c.Partition, err = d.tupleAround(b, d.schema.PartitionBy, i, code); err != nil {
+		return err
+	}
+	if c.Key, err = d.tupleAround(b, d.schema.Key, i, code); err != nil {
+		return err
+	}
+	for _, other := range b.changes[first:] {
+		if bytes.Equal(other.Partition, c.Partition) && bytes.Equal(other.Key, c.Key) {
+			return nil
+		}
 	}
 	b.changes = append(b.changes, c)
+	return nil
+}
+
+// tupleAround is the tuple of columns of which the topic's name gives all but column i.
+func (d *decoder) tupleAround(b *batch, columns []int, i int, code []byte) ([]byte, *recordError) {
+	if len(columns) == 1 && columns[0] == i {
+		return code, nil
+	}
+	start := len(b.arena)
+	for _, column := range columns {
+		if column == i {
+			b.arena = append(b.arena, code...)
+			continue
+		}
+		f := d.origin.fill(column)
+		if f.code == nil {
+			c := d.schema.Columns[column]
+			return nil, keyError("the key column %q is declared %s and the topic's name says %s", c.Name, c.Type, f.json)
+		}
+		b.arena = append(b.arena, f.code...)
+	}
+	return b.cut(start), nil
 }
 
 // upsertByRecordKey fills the key columns that the value lacks from the record key and appends the row.
@@ -204,10 +242,10 @@ func (d *decoder) upsertByText(b *batch, rec *kgo.Record, i int) *recordError {
 	return d.appendUpsert(b, rec)
 }
 
-// lacking is the first key column that d.columns does not hold; empty when none is missing.
+// lacking is the first key column that neither d.columns nor the topic's name holds; empty when none is missing.
 func (d *decoder) lacking() string {
 	for _, i := range d.schema.PrimaryKey {
-		if d.columns[i] == nil {
+		if d.columns[i] == nil && d.origin.fill(i) == nil {
 			return d.schema.Columns[i].Name
 		}
 	}

@@ -292,7 +292,7 @@ func TestRetentionThatCantBeReadIsKafkasDefault(t *testing.T) {
 		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeConfigs}, Err: kerr.TopicAuthorizationFailed, Count: -1})
 		r := w.startWarm()
 		r.state.mu.Lock()
-		assert.Equal(t, 24*time.Hour, r.state.track.retention)
+		assert.Equal(t, 24*time.Hour, r.state.current.track.buckets[0].retention)
 		r.state.mu.Unlock()
 		r.end()
 	})

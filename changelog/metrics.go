@@ -12,7 +12,7 @@ type Metrics struct {
 	mu   sync.Mutex
 	dims []*Dimension
 
-	rows, lag, freshness, changes, ratio, paused, rebuilds, openTransaction, storeBytes *prometheus.Desc
+	rows, lag, freshness, changes, ratio, paused, rebuilds, refreshes, openTransaction, storeBytes *prometheus.Desc
 }
 
 // NewMetrics makes the metrics of dimensions and registers them.
@@ -27,7 +27,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		changes:   desc("enricher_dimension_changes_total", "Changes by what became of them.", "op"),
 		ratio:     desc("enricher_dimension_warmup_ratio", "Part of the offsets up to the ends seen at start that is applied."),
 		paused:    desc("enricher_dimension_paused", "1 while changes are not applied, by reason.", "reason"),
-		rebuilds:  desc("enricher_dimension_rebuilds_total", "Times that the rows were dropped and loaded anew, by reason.", "reason"),
+		rebuilds:  desc("enricher_dimension_rebuilds_total", "Times that the dimension was loaded anew, by reason.", "reason"),
+		refreshes: desc("enricher_dimension_refresh_total",
+			"Refreshes by result: ok, error. In mode async, looks at the ends of all buckets.", "result"),
 		openTransaction: desc("enricher_dimension_open_transaction_seconds",
 			"How long the end of a bucket has stood still below its high watermark, at most over the buckets."),
 		storeBytes: desc("enricher_store_bytes", "Bytes of the dimension on disk."),
@@ -47,7 +49,7 @@ func (m *Metrics) add(d *Dimension) {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.rows, m.lag, m.freshness, m.changes, m.ratio, m.paused, m.rebuilds, m.openTransaction, m.storeBytes} {
+	for _, d := range []*prometheus.Desc{m.rows, m.lag, m.freshness, m.changes, m.ratio, m.paused, m.rebuilds, m.refreshes, m.openTransaction, m.storeBytes} {
 		ch <- d
 	}
 }
@@ -79,10 +81,14 @@ func (m *Metrics) collect(ch chan<- prometheus.Metric, d *Dimension) {
 	count(m.changes, s.upserts, "upsert")
 	count(m.changes, s.deletes, "delete")
 	count(m.changes, s.stale, "stale")
+	count(m.changes, s.expired, "expired")
 	count(m.changes, s.errors, "error")
+	count(m.refreshes, s.refresh.ok, "ok")
+	count(m.refreshes, s.refresh.failed, "error")
+	paused := s.paused()
 	for _, reason := range []string{pausedDisk, pausedDeadLetter} {
 		v := 0.0
-		if _, ok := s.paused[reason]; ok {
+		if _, ok := paused[reason]; ok {
 			v = 1
 		}
 		gauge(m.paused, v, reason)
@@ -90,20 +96,21 @@ func (m *Metrics) collect(ch chan<- prometheus.Metric, d *Dimension) {
 	for reason, n := range s.rebuilds {
 		count(m.rebuilds, n, reason)
 	}
-	if s.track == nil {
+	f := s.shown()
+	if f == nil {
 		gauge(m.ratio, 0)
 		return
 	}
-	ratio := s.track.ratio()
-	if s.warm {
+	ratio := f.track.ratio()
+	if age, ok := s.freshness(now); ok {
 		ratio = 1
-		gauge(m.freshness, now.Sub(s.track.provedAt()).Seconds())
+		gauge(m.freshness, age.Seconds())
 	}
 	gauge(m.ratio, ratio)
-	gauge(m.lag, float64(s.track.lag()))
+	gauge(m.lag, float64(f.track.lag()))
 	var open time.Duration
-	for i := range s.track.buckets {
-		open = max(open, s.track.buckets[i].openTransaction(now))
+	for i := range f.track.buckets {
+		open = max(open, f.track.buckets[i].openTransaction(now))
 	}
 	gauge(m.openTransaction, open.Seconds())
 }

@@ -13,8 +13,8 @@ func TestPlan(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	idA, idB := [16]byte{1}, [16]byte{2}
 	hourAgo, longAgo := now.Add(-time.Hour), now.Add(-25*time.Hour)
-	log := func(buckets ...logBucket) logTopic {
-		return logTopic{id: idA, buckets: buckets, retention: 24 * time.Hour}
+	log := func(buckets ...logBucket) logView {
+		return logView{topics: []logTopic{{name: topic, id: idA, buckets: buckets, retention: 24 * time.Hour}}}
 	}
 	at := func(n int32, next int64, proved time.Time) dimstore.Position {
 		return dimstore.Position{Bucket: dimstore.BucketID{Topic: topic, Partition: n}, TopicID: idA, Next: next, ProvedAt: proved}
@@ -24,7 +24,7 @@ func TestPlan(t *testing.T) {
 
 	for _, c := range []struct {
 		name     string
-		log      logTopic
+		log      logView
 		stored   []dimstore.Position
 		complete bool
 		reason   string
@@ -54,8 +54,9 @@ func TestPlan(t *testing.T) {
 		{"another topic", log(plain), []dimstore.Position{other(at(0, 50, hourAgo), func(p *dimstore.Position) { p.Bucket.Topic = "x" })}, true, reasonDefinition, []int64{10}, []bool{true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := makePlan(topic, c.log, c.stored, c.complete, now)
+			p := makePlan(&route{topic: topic}, c.log, c.stored, c.complete, now)
 			assert.Equal(t, c.reason, p.reason, p.detail)
+			assert.Equal(t, c.reason == reasonTombstones && c.complete, p.beside)
 			var next []int64
 			var fresh []bool
 			for _, b := range p.buckets {

@@ -9,6 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"enricher/dimstore"
 )
 
 // The client shows positions only through records. Behind batches without one (emptied by compaction, aborted with the marker compacted
@@ -28,40 +30,44 @@ type found struct {
 }
 
 // probe moves on from a position as far as there is nothing to read.
-func (d *Dimension) probe(ctx context.Context, cl *kgo.Client, meta topicMeta, bucket int, from int64) (found, error) {
-	f := found{bucket: bucket, from: from, to: from}
+func (f *feed) probe(ctx context.Context, meta topicMeta, bucket int, id dimstore.BucketID, from int64) (found, error) {
+	at := found{bucket: bucket, from: from, to: from}
 	for range probeSteps {
-		part, err := fetchOnce(ctx, cl, d.o.Topic, meta, bucket, f.to)
+		part, err := fetchOnce(ctx, f.cl, meta, id, at.to)
 		if err != nil {
-			return f, err
+			return at, err
 		}
 		if part.ErrorCode == kerr.OffsetOutOfRange.Code {
-			f.outOfRange = true
-			return f, nil
+			at.outOfRange = true
+			return at, nil
 		}
-		next, last, err := emptyUpTo(part, f.to)
+		next, last, err := emptyUpTo(part, at.to)
 		if err != nil {
-			return f, fmt.Errorf("read bucket %d at %d: %w", bucket, f.to, err)
+			return at, fmt.Errorf("read bucket %d of topic %q at %d: %w", id.Partition, id.Topic, at.to, err)
 		}
-		moved := next > f.to
-		f.to = max(f.to, next)
+		moved := next > at.to
+		at.to = max(at.to, next)
 		if last || !moved {
-			return f, nil
+			return at, nil
 		}
 	}
-	return f, nil
+	return at, nil
 }
 
 // fetchOnce fetches one bucket at an offset and does not wait for records. Only one bucket per request: among several, an empty answer
 // may also mean that the others took all the room.
-func fetchOnce(ctx context.Context, cl *kgo.Client, topic string, meta topicMeta, bucket int, at int64) (*kmsg.FetchResponseTopicPartition, error) {
+func fetchOnce(ctx context.Context, cl *kgo.Client, meta topicMeta, id dimstore.BucketID, at int64) (*kmsg.FetchResponseTopicPartition, error) {
 	p := kmsg.NewFetchRequestTopicPartition()
-	p.Partition = int32(bucket)
-	p.CurrentLeaderEpoch = meta.leaders[bucket].epoch
+	if int(id.Partition) >= len(meta.leaders) {
+		return nil, fmt.Errorf("fetch bucket %d of topic %q: its leader is not known", id.Partition, id.Topic)
+	}
+	leads := meta.leaders[id.Partition]
+	p.Partition = id.Partition
+	p.CurrentLeaderEpoch = leads.epoch
 	p.FetchOffset = at
 	p.PartitionMaxBytes = probeBytes
 	t := kmsg.NewFetchRequestTopic()
-	t.Topic, t.TopicID = topic, meta.id
+	t.Topic, t.TopicID = id.Topic, meta.id
 	t.Partitions = append(t.Partitions, p)
 	req := kmsg.NewPtrFetchRequest() // no session, no rack: the leader answers itself
 	req.IsolationLevel = 1
@@ -70,28 +76,28 @@ func fetchOnce(ctx context.Context, cl *kgo.Client, topic string, meta topicMeta
 
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	kresp, err := cl.Broker(int(meta.leaders[bucket].node)).Request(ctx, req)
+	kresp, err := cl.Broker(int(leads.node)).Request(ctx, req)
 	if err != nil {
-		return nil, fmt.Errorf("fetch bucket %d at %d: %w", bucket, at, err)
+		return nil, fmt.Errorf("fetch bucket %d of topic %q at %d: %w", id.Partition, id.Topic, at, err)
 	}
 	resp := kresp.(*kmsg.FetchResponse)
 	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
-		return nil, fmt.Errorf("fetch bucket %d at %d: %w", bucket, at, err)
+		return nil, fmt.Errorf("fetch bucket %d of topic %q at %d: %w", id.Partition, id.Topic, at, err)
 	}
 	for i := range resp.Topics {
 		for j := range resp.Topics[i].Partitions {
 			part := &resp.Topics[i].Partitions[j]
-			if part.Partition != int32(bucket) {
+			if part.Partition != id.Partition {
 				continue
 			}
 			if err := kerr.ErrorForCode(part.ErrorCode); err != nil && !errors.Is(err, kerr.OffsetOutOfRange) {
-				return nil, fmt.Errorf("fetch bucket %d at %d: %w", bucket, at, err)
+				return nil, fmt.Errorf("fetch bucket %d of topic %q at %d: %w", id.Partition, id.Topic, at, err)
 			}
 			return part, nil
 		}
 	}
 	// A broker that throttles answers without partitions.
-	return nil, fmt.Errorf("fetch bucket %d at %d: the answer lacks the bucket", bucket, at)
+	return nil, fmt.Errorf("fetch bucket %d of topic %q at %d: the answer lacks the bucket", id.Partition, id.Topic, at)
 }
 
 // emptyUpTo says up to which offset a fetch at an offset shows nothing for a read committed reader, and whether looking further is in vain:

@@ -12,8 +12,8 @@ var epoch = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 func after(d time.Duration) time.Time { return epoch.Add(d) }
 
 func trackerOf(buckets ...logBucket) *tracker {
-	log := logTopic{buckets: buckets, retention: 24 * time.Hour, askedAt: epoch}
-	return newTracker(log, plan{buckets: fromStart(log, epoch)})
+	log := logView{topics: []logTopic{{name: topic, buckets: buckets, retention: 24 * time.Hour}}, askedAt: epoch}
+	return newTracker(plan{buckets: fromStart(log, epoch)}, epoch)
 }
 
 func TestWarmIsByPosition(t *testing.T) {
@@ -23,9 +23,9 @@ func TestWarmIsByPosition(t *testing.T) {
 	tr.buckets[0].read = 100
 	assert.True(t, tr.allRead())
 	assert.False(t, tr.warm(), "read is not applied")
-	tr.advance(0, 99)
+	tr.advance(0, 99, epoch)
 	assert.False(t, tr.warm())
-	tr.advance(0, 100)
+	tr.advance(0, 100, epoch)
 	assert.True(t, tr.warm(), "records behind the last stable offset are not waited for")
 	tr.observe(0, 500, 500, after(time.Second))
 	assert.True(t, tr.warm(), "what is written later delays nothing")
@@ -39,19 +39,18 @@ func TestWarmAtOnceWhenThereIsNothing(t *testing.T) {
 }
 
 func TestProgress(t *testing.T) {
-	log := logTopic{buckets: []logBucket{{100, 200, 200}, {0, 100, 100}}, retention: time.Hour, askedAt: epoch}
-	tr := newTracker(log, plan{buckets: []planBucket{{next: 150}, {next: 0}}})
+	tr := newTracker(plan{buckets: []planBucket{{log: logBucket{100, 200, 200}, next: 150}, {log: logBucket{0, 100, 100}}}}, epoch)
 	assert.InDelta(t, 0.25, tr.ratio(), 1e-9, "what an earlier process read counts")
 	p := tr.progress(after(0))
 	assert.InDelta(t, -1, p.SecondsLeft, 0, "no pace yet")
 	tr.rows = 60
-	tr.advance(0, 200)
-	tr.advance(1, 50)
+	tr.advance(0, 200, epoch)
+	tr.advance(1, 50, epoch)
 	p = tr.progress(after(10 * time.Second))
 	assert.InDelta(t, 0.75, p.Ratio, 1e-9)
 	assert.InDelta(t, 6, p.RowsPerSecond, 1e-9)
 	assert.InDelta(t, 5, p.SecondsLeft, 1e-9, "50 left, 100 done in 10 s")
-	tr.advance(1, 100)
+	tr.advance(1, 100, epoch)
 	assert.InDelta(t, 0, tr.progress(after(time.Minute)).SecondsLeft, 0)
 	assert.InDelta(t, 1, tr.ratio(), 0)
 }
@@ -59,7 +58,7 @@ func TestProgress(t *testing.T) {
 func TestLag(t *testing.T) {
 	tr := trackerOf(logBucket{0, 10, 10}, logBucket{0, 5, 5})
 	assert.EqualValues(t, 15, tr.lag())
-	tr.advance(0, 10)
+	tr.advance(0, 10, epoch)
 	tr.seen(1, 25, 30)
 	assert.EqualValues(t, 25, tr.lag())
 	tr.seen(1, -1, -1) // brokers that do not tell
@@ -72,68 +71,60 @@ func TestProofs(t *testing.T) {
 	assert.Equal(t, epoch, tr.provedAt(), "short of the end")
 	tr.observe(0, 20, 20, after(2*time.Second))
 	tr.observe(0, 30, 30, after(3*time.Second))
-	tr.advance(0, 9)
+	tr.advance(0, 9, epoch)
 	assert.Equal(t, epoch, tr.provedAt())
-	tr.advance(0, 10)
+	tr.advance(0, 10, epoch)
 	assert.Equal(t, after(time.Second), tr.provedAt(), "an end that moves on does not put the proof off")
-	tr.advance(0, 29)
+	tr.advance(0, 29, epoch)
 	assert.Equal(t, after(time.Second), tr.provedAt())
-	tr.advance(0, 30)
+	tr.advance(0, 30, epoch)
 	assert.Equal(t, after(3*time.Second), tr.provedAt())
 	tr.observe(0, 30, 30, after(time.Hour))
 	assert.Equal(t, after(time.Hour), tr.provedAt(), "idle and fresh")
 	tr.observe(0, 50, 50, after(2*time.Hour))
 	tr.observe(0, 30, 30, after(3*time.Hour))
 	assert.Equal(t, after(3*time.Hour), tr.provedAt(), "an end that went back")
+	tr.observe(0, 20, 20, after(4*time.Hour))
+	assert.Equal(t, after(3*time.Hour), tr.provedAt(), "another log, or one that lost its end, proves nothing")
 }
 
 func TestLapse(t *testing.T) {
 	complete := func(next, end int64) *tracker {
-		log := logTopic{buckets: []logBucket{{0, end, end}}, retention: 24 * time.Hour, askedAt: epoch}
-		return newTracker(log, plan{buckets: []planBucket{{next: next, provedAt: after(-time.Hour)}}})
+		return newTracker(plan{buckets: []planBucket{{log: logBucket{0, end, end}, next: next, provedAt: after(-time.Hour), retention: 24 * time.Hour}}}, epoch)
 	}
 	t.Run("read too late", func(t *testing.T) {
 		tr := complete(0, 0)
 		tr.observe(0, 5, 5, after(time.Minute))
 		tr.observe(0, 5, 5, after(25*time.Hour))
-		tr.admit(0, -1, after(25*time.Hour))
-		assert.Negative(t, tr.lapsed, "another bucket's batch")
-		tr.admit(0, 5, after(25*time.Hour))
-		assert.Equal(t, 0, tr.lapsed, "what the first look saw was there a day ago")
+		assert.False(t, tr.admit(0, 5, after(25*time.Hour)), "what the first look saw was there a day ago")
 	})
 	t.Run("read in time, proved late", func(t *testing.T) {
 		tr := complete(0, 0)
-		tr.admit(0, 5, after(23*time.Hour))
-		tr.advance(0, 5)
+		assert.True(t, tr.admit(0, 5, after(23*time.Hour)))
+		tr.advance(0, 5, epoch)
 		tr.observe(0, 5, 5, after(30*time.Hour))
-		tr.admit(0, 6, after(31*time.Hour))
-		assert.Negative(t, tr.lapsed)
+		assert.True(t, tr.admit(0, 6, after(31*time.Hour)))
 	})
 	t.Run("nothing written in the gap", func(t *testing.T) {
 		tr := complete(7, 7)
-		tr.admit(0, 7, after(25*time.Hour))
+		assert.True(t, tr.admit(0, 7, after(25*time.Hour)))
 		tr.observe(0, 7, 7, after(25*time.Hour))
-		tr.admit(0, 9, after(27*time.Hour))
-		assert.Negative(t, tr.lapsed)
+		assert.True(t, tr.admit(0, 9, after(27*time.Hour)))
 	})
 	t.Run("a restart that takes too long to catch up", func(t *testing.T) {
 		tr := complete(0, 5)
-		tr.admit(0, 3, after(22*time.Hour))
-		tr.advance(0, 3)
-		assert.Negative(t, tr.lapsed)
-		tr.admit(0, 5, after(23*time.Hour+time.Minute))
-		assert.Equal(t, 0, tr.lapsed)
+		assert.True(t, tr.admit(0, 3, after(22*time.Hour)))
+		tr.advance(0, 3, epoch)
+		assert.False(t, tr.admit(0, 5, after(23*time.Hour+time.Minute)))
 	})
 	t.Run("a first load longer than that comes to an end, and says so", func(t *testing.T) {
 		tr := trackerOf(logBucket{0, 10, 10})
 		tr.observe(0, 20, 20, after(30*time.Hour))
-		tr.admit(0, 20, after(30*time.Hour))
-		tr.advance(0, 20)
+		assert.True(t, tr.admit(0, 20, after(30*time.Hour)))
+		tr.advance(0, 20, epoch)
 		assert.True(t, tr.warm())
-		assert.Negative(t, tr.lapsed)
 		assert.True(t, tr.slow)
-		tr.admit(0, 30, after(31*time.Hour))
-		assert.Negative(t, tr.lapsed)
+		assert.True(t, tr.admit(0, 30, after(31*time.Hour)))
 		assert.False(t, tr.buckets[0].loading)
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -19,10 +21,10 @@ const (
 )
 
 // poll fetches until ctx ends. It only waits for the client, so that the reader can wait for more than that.
-func (d *Dimension) poll(ctx context.Context, cl *kgo.Client, out chan<- kgo.Fetches) error {
+func (f *feed) poll(ctx context.Context, out chan<- kgo.Fetches) error {
 	wait := lookBackoff / 2
 	for {
-		fetches := cl.PollRecords(ctx, batchChanges)
+		fetches := f.cl.PollRecords(ctx, batchChanges)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -49,26 +51,75 @@ func (d *Dimension) poll(ctx context.Context, cl *kgo.Client, out chan<- kgo.Fet
 // reader turns fetches into batches. It owns the offsets up to which buckets are read. While the first load goes on a batch is filled before
 // it is handed on; after that it goes as soon as the store is free, and grows only meanwhile.
 type reader struct {
-	d     *Dimension
-	dec   *decoder
-	cur   *batch
-	read  []int64 // by bucket: next offset to take
-	full  chan<- *batch
-	free  <-chan *batch
-	quiet bool // nothing came for a moment
+	f       *feed
+	dec     *decoder
+	cur     *batch
+	topics  map[string]*readTopic
+	gone    map[[16]byte]bool // topics that left
+	edition int               // of the feed's topics
+	read    []int64           // by bucket: next offset to take
+	over    []bool            // by bucket: it is not fetched any more
+	full    chan<- *batch
+	free    <-chan *batch
+	quiet   bool // nothing came for a moment
 
 	records, bytes int64     // not yet in the state
 	stored         time.Time // the proof that was handed on last
 }
 
-func newReader(d *Dimension, full chan<- *batch, free <-chan *batch, first *batch) *reader {
-	r := &reader{d: d, dec: newDecoder(d.o.Topic, d.o.Schema, d.o.KeyFormat), cur: first, full: full, free: free}
-	d.state.mu.Lock()
-	defer d.state.mu.Unlock()
-	for i := range d.state.track.buckets {
-		r.read = append(r.read, d.state.track.buckets[i].read)
+// readTopic is what the reader knows of a topic.
+type readTopic struct {
+	id      [16]byte
+	origin  *origin
+	buckets []int // by Kafka partition: places in the tracker
+}
+
+func newReader(f *feed, full chan<- *batch, free <-chan *batch) *reader {
+	d := f.d
+	return &reader{
+		f: f, dec: newDecoder(d.o.Schema, d.o.KeyFormat, d.version, d.retention), cur: newBatch(), full: full, free: free, edition: -1,
 	}
-	return r
+}
+
+// follow takes in which buckets there are to read: it begins to fetch those that came and stops it for those that can't be read on.
+func (r *reader) follow() {
+	add := map[string]map[int32]kgo.Offset{}
+	remove := map[string][]int32{}
+	s := &r.f.d.state
+	s.mu.Lock()
+	if r.edition == r.f.edition {
+		s.mu.Unlock()
+		return
+	}
+	r.edition = r.f.edition
+	r.gone = maps.Clone(r.f.departed)
+	r.topics = make(map[string]*readTopic, len(r.f.topics))
+	for name, t := range r.f.topics {
+		r.topics[name] = &readTopic{id: t.id, origin: t.origin, buckets: slices.Clone(t.buckets)}
+	}
+	for i := range r.f.track.buckets {
+		b := &r.f.track.buckets[i]
+		if i == len(r.read) {
+			r.read, r.over = append(r.read, b.read), append(r.over, false)
+			if add[b.id.Topic] == nil {
+				add[b.id.Topic] = map[int32]kgo.Offset{}
+			}
+			add[b.id.Topic][b.id.Partition] = kgo.NoResetOffset().At(b.read)
+		}
+		if !b.live() && !r.over[i] {
+			r.over[i] = true
+			if !b.left { // a topic that left is purged
+				remove[b.id.Topic] = append(remove[b.id.Topic], b.id.Partition)
+			}
+		}
+	}
+	s.mu.Unlock()
+	if len(add) > 0 {
+		r.f.cl.AddConsumePartitions(add)
+	}
+	if len(remove) > 0 {
+		r.f.cl.RemoveConsumePartitions(remove)
+	}
 }
 
 func (r *reader) run(ctx context.Context, fetches <-chan kgo.Fetches, probes <-chan found) error {
@@ -76,6 +127,7 @@ func (r *reader) run(ctx context.Context, fetches <-chan kgo.Fetches, probes <-c
 	defer quiet.Stop()
 	proofs := time.NewTicker(storeProofs)
 	defer proofs.Stop()
+	r.follow()
 	for {
 		var out chan<- *batch
 		if r.due() {
@@ -91,9 +143,9 @@ func (r *reader) run(ctx context.Context, fetches <-chan kgo.Fetches, probes <-c
 			r.quiet = false
 			quiet.Reset(quietAfter)
 		case f := <-probes:
-			if err := r.found(f); err != nil {
-				return err
-			}
+			r.found(ctx, f)
+		case <-r.f.more:
+			r.follow()
 		case <-quiet.C:
 			r.quiet = true
 		case <-proofs.C:
@@ -114,10 +166,10 @@ func (r *reader) due() bool {
 	if r.quiet || r.cur.full() {
 		return true
 	}
-	s := &r.d.state
+	s := &r.f.d.state
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.warm || s.track.allRead()
+	return r.f.settled || r.f.track.allRead()
 }
 
 func (b *batch) full() bool {
@@ -136,10 +188,10 @@ func (r *reader) next(ctx context.Context) error {
 
 // proofs stores the proofs when they moved.
 func (r *reader) proofs() {
-	s := &r.d.state
+	s := &r.f.d.state
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at := s.track.provedAt(); at.After(r.stored) {
+	if at := r.f.track.provedAt(); at.After(r.stored) {
 		r.stored = at
 		r.cur.proofs = true
 	}
@@ -147,32 +199,40 @@ func (r *reader) proofs() {
 
 // take decodes what was fetched. Errors come first: after one of them records of another log may follow.
 func (r *reader) take(ctx context.Context, fetches kgo.Fetches) error {
+	r.dec.now = time.Now()
 	failed := false
 	for i := range fetches {
 		for j := range fetches[i].Topics {
 			t := &fetches[i].Topics[j]
-			if err := r.check(t); err != nil {
-				return err
+			topic := r.topics[t.Topic]
+			if topic == nil || r.gone[t.TopicID] {
+				topic = &readTopic{} // of an error that concerns no topic, or of one that left
 			}
+			r.check(ctx, t, topic)
 			for k := range t.Partitions {
 				p := &t.Partitions[k]
 				if p.Err == nil {
 					continue
 				}
 				failed = true
-				if err := r.fetchFailed(ctx, p); err != nil {
+				if err := r.fetchFailed(ctx, t.Topic, topic, p); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	if !failed {
-		r.d.state.succeed(sourceFetch)
+		r.f.succeed(sourceFetch)
 	}
 	for i := range fetches {
 		for j := range fetches[i].Topics {
-			for k := range fetches[i].Topics[j].Partitions {
-				if err := r.takePartition(ctx, &fetches[i].Topics[j].Partitions[k]); err != nil {
+			t := &fetches[i].Topics[j]
+			topic := r.topics[t.Topic]
+			if topic == nil || r.gone[t.TopicID] {
+				continue
+			}
+			for k := range t.Partitions {
+				if err := r.takePartition(ctx, topic, &t.Partitions[k]); err != nil {
 					return err
 				}
 			}
@@ -181,45 +241,70 @@ func (r *reader) take(ctx context.Context, fetches kgo.Fetches) error {
 	return nil
 }
 
-// check makes sure that what was fetched is of the topic whose offsets we hold.
-func (r *reader) check(t *kgo.FetchTopic) error {
-	if none := ([16]byte{}); t.TopicID == none || r.d.state.topicID == none || t.TopicID == r.d.state.topicID || t.Topic == "" {
-		return nil
+// check makes sure that what was fetched is of the topic whose offsets we hold: else nothing of it is read any more.
+func (r *reader) check(ctx context.Context, t *kgo.FetchTopic, topic *readTopic) {
+	if none := ([16]byte{}); t.TopicID == none || topic.id == none || t.TopicID == topic.id {
+		return
 	}
-	return fmt.Errorf("the topic was deleted and created again (id %x, was %x): %w", t.TopicID, r.d.state.topicID, ErrRestart)
+	r.stop(ctx, topic.buckets, reasonRecreated, recreated(t.Topic, t.TopicID, topic.id))
 }
 
-// fetchFailed sorts out an error of a fetch: nil when it is waited for.
-func (r *reader) fetchFailed(ctx context.Context, p *kgo.FetchPartition) error {
-	if loss, ok := errors.AsType[*kgo.ErrDataLoss](p.Err); ok {
-		return &spoiledError{fmt.Errorf("bucket %d lost records that were read before (up to %d, read up to %d): %w",
-			p.Partition, loss.ResetTo, loss.ConsumedTo, ErrRestart)}
+func recreated(topic string, id, was [16]byte) string {
+	return fmt.Sprintf("topic %q was deleted and created again (id %x, was %x)", topic, id, was)
+}
+
+// stop is feed.stop that holds for the reader at once.
+func (r *reader) stop(ctx context.Context, buckets []int, reason, detail string) {
+	r.f.stop(ctx, buckets, reason, detail)
+	r.follow()
+}
+
+// fetchFailed sorts out an error of a fetch: nil when it is waited for, or ends the reading of a bucket.
+func (r *reader) fetchFailed(ctx context.Context, name string, topic *readTopic, p *kgo.FetchPartition) error {
+	i := topic.place(p.Partition)
+	if loss, ok := errors.AsType[*kgo.ErrDataLoss](p.Err); ok && i >= 0 {
+		r.stop(ctx, []int{i}, reasonLost, fmt.Sprintf("%s lost records that were read before (up to %d, read up to %d)",
+			r.f.d.route.bucket(name, p.Partition), loss.ResetTo, loss.ConsumedTo))
+		return r.f.spoil(ctx, i)
 	}
-	if errors.Is(p.Err, kerr.OffsetOutOfRange) {
-		at := int64(-1)
-		if p.Partition >= 0 && int(p.Partition) < len(r.read) {
-			at = r.read[p.Partition]
-		}
-		return outOfRange(int(p.Partition), at)
-	}
-	if errors.Is(p.Err, context.Canceled) {
+	if errors.Is(p.Err, kerr.OffsetOutOfRange) && i >= 0 {
+		r.outOfRange(ctx, i)
 		return nil
 	}
-	r.d.failed(ctx, sourceFetch, fmt.Errorf("fetch bucket %d: %w", p.Partition, p.Err))
-	r.d.lookSoon()
+	if errors.Is(p.Err, context.Canceled) || i < 0 && name != "" {
+		return nil
+	}
+	if i >= 0 && r.over[i] {
+		return nil
+	}
+	r.f.fail(ctx, sourceFetch, fmt.Errorf("fetch %s: %w", r.f.d.route.bucket(name, p.Partition), p.Err))
+	signal(r.f.kick)
 	return nil
 }
 
-func outOfRange(bucket int, at int64) error {
-	return fmt.Errorf("bucket %d was read up to %d, which lies outside its log (records were removed before they were read): %w",
-		bucket, at, ErrRestart)
+func (r *reader) outOfRange(ctx context.Context, i int) {
+	s := &r.f.d.state
+	s.mu.Lock()
+	id := r.f.track.buckets[i].id
+	s.mu.Unlock()
+	r.stop(ctx, []int{i}, reasonOutOfRange, fmt.Sprintf(
+		"%s was read up to %d, which lies outside its log (records were removed before they were read)",
+		r.f.d.route.bucket(id.Topic, id.Partition), r.read[i]))
 }
 
-func (r *reader) takePartition(ctx context.Context, p *kgo.FetchPartition) error {
-	if p.Partition < 0 || int(p.Partition) >= len(r.read) {
-		return nil // of an error that concerns no bucket
+// place is that of a Kafka partition in the tracker, -1 when it is not read.
+func (t *readTopic) place(partition int32) int {
+	if partition < 0 || int(partition) >= len(t.buckets) {
+		return -1
 	}
-	i := int(p.Partition)
+	return t.buckets[partition]
+}
+
+func (r *reader) takePartition(ctx context.Context, topic *readTopic, p *kgo.FetchPartition) error {
+	i := topic.place(p.Partition)
+	if i < 0 || r.over[i] {
+		return nil
+	}
 	for _, rec := range p.Records {
 		if rec.Offset < r.read[i] {
 			continue // known already
@@ -227,7 +312,7 @@ func (r *reader) takePartition(ctx context.Context, p *kgo.FetchPartition) error
 		if !rec.Attrs.IsControl() {
 			r.records++
 			r.bytes += int64(len(rec.Key) + len(rec.Value))
-			if bad := r.dec.decode(r.cur, rec); bad != nil {
+			if bad := r.dec.decode(r.cur, rec, topic.origin); bad != nil {
 				if err := r.refuse(rec, bad); err != nil {
 					return err
 				}
@@ -235,7 +320,7 @@ func (r *reader) takePartition(ctx context.Context, p *kgo.FetchPartition) error
 		}
 		r.read[i] = rec.Offset + 1
 		if r.cur.full() {
-			r.cur.touch(p.Partition, r.read[i])
+			r.cur.touch(i, r.read[i], r.dec.now)
 			r.account(i, p)
 			if err := r.hand(ctx); err != nil {
 				return err
@@ -243,7 +328,7 @@ func (r *reader) takePartition(ctx context.Context, p *kgo.FetchPartition) error
 		}
 	}
 	if len(p.Records) > 0 {
-		r.cur.touch(p.Partition, r.read[i])
+		r.cur.touch(i, r.read[i], r.dec.now)
 	}
 	r.account(i, p)
 	return nil
@@ -251,15 +336,17 @@ func (r *reader) takePartition(ctx context.Context, p *kgo.FetchPartition) error
 
 // account brings the state up to what was read.
 func (r *reader) account(i int, p *kgo.FetchPartition) {
-	s := &r.d.state
+	s := &r.f.d.state
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.track.buckets[i].read = r.read[i]
-	s.track.records += r.records
-	s.track.bytes += r.bytes
+	t := r.f.track
+	t.buckets[i].read = r.read[i]
+	s.records += r.records
+	t.records += r.records
+	t.bytes += r.bytes
 	r.records, r.bytes = 0, 0
 	if p != nil && p.Err == nil {
-		s.track.seen(i, p.LastStableOffset, p.HighWatermark)
+		t.seen(i, p.LastStableOffset, p.HighWatermark)
 	}
 }
 
@@ -275,33 +362,34 @@ func (r *reader) hand(ctx context.Context) error {
 
 // refuse does with a record that can't be read what on_error says.
 func (r *reader) refuse(rec *kgo.Record, bad *recordError) error {
-	s := &r.d.state
+	where := fmt.Sprintf("%s, offset %d", r.f.d.route.bucket(rec.Topic, rec.Partition), rec.Offset)
+	s := &r.f.d.state
 	s.mu.Lock()
 	s.errors++
-	s.lastError, s.lastAt = fmt.Sprintf("bucket %d, offset %d: %v", rec.Partition, rec.Offset, bad), time.Now()
+	s.lastError, s.lastAt = fmt.Sprintf("%s: %v", where, bad), time.Now()
 	s.mu.Unlock()
-	switch r.d.o.OnError {
+	switch r.f.d.o.OnError {
 	case Skip:
 		return nil
 	case DeadLetter:
 		r.cur.bad = append(r.cur.bad, badRecord{rec, bad})
 		return nil
 	}
-	return fmt.Errorf("bucket %d, offset %d: %w: %w", rec.Partition, rec.Offset, ErrRecord, bad)
+	return fmt.Errorf("%s: %w: %w", where, ErrRecord, bad)
 }
 
 // found moves the position to where a probe found the next record or the end, unless the client was faster.
-func (r *reader) found(f found) error {
-	if r.read[f.bucket] != f.from {
-		return nil
+func (r *reader) found(ctx context.Context, f found) {
+	if f.bucket >= len(r.read) || r.read[f.bucket] != f.from || r.over[f.bucket] {
+		return
 	}
 	if f.outOfRange {
-		return outOfRange(f.bucket, f.from)
+		r.outOfRange(ctx, f.bucket)
+		return
 	}
 	if f.to > f.from {
 		r.read[f.bucket] = f.to
-		r.cur.touch(int32(f.bucket), f.to)
+		r.cur.touch(f.bucket, f.to, time.Now())
 		r.account(f.bucket, nil)
 	}
-	return nil
 }

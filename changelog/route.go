@@ -1,6 +1,7 @@
 package changelog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"regexp"
@@ -70,6 +71,14 @@ func (r *route) name() string {
 	return r.topic
 }
 
+// bucket is how people know a bucket.
+func (r *route) bucket(topic string, partition int32) string {
+	if r.pattern == nil {
+		return fmt.Sprintf("bucket %d", partition)
+	}
+	return fmt.Sprintf("bucket %d of topic %s", partition, topic)
+}
+
 func (r *route) matches(topic string) bool {
 	if r.pattern == nil {
 		return topic == r.topic
@@ -129,6 +138,20 @@ func (r *route) nameOfPartition(o *origin) {
 		partition = append(partition, f.code...)
 	}
 	o.partition, o.named = partition, len(r.schema.PartitionBy) > 0
+}
+
+// leaves returns the partition that leaves with a topic; false when the rows of the topic can't be told from those of the topics that stay.
+func (r *route) leaves(topic string, stay []string) (partition []byte, ok bool) {
+	o := r.origin(topic)
+	if !o.named {
+		return nil, false
+	}
+	for _, t := range stay {
+		if other := r.origin(t); other.named && bytes.Equal(other.partition, o.partition) {
+			return nil, false
+		}
+	}
+	return o.partition, true
 }
 
 // roster is which of the topics that are read are there, by one listing after the other. A topic that was created again is there.

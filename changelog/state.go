@@ -1,15 +1,12 @@
 package changelog
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"enricher/dimstore"
 )
 
 // Reasons for which changes are not applied for a while; label values of enricher_dimension_paused.
@@ -18,93 +15,71 @@ const (
 	pausedDeadLetter = "dead_letter" // a dead letter can't be written
 )
 
-// freshFor is for how long a proof that all buckets were read to their ends counts, at least.
-const freshFor = 30 * time.Second
-
-// state is what the goroutines of a dimension share and what people see of it. All fields stand under mu.
+// state is what the goroutines of a dimension share and what people see of it. All fields stand under mu, as do those of the feeds that say so.
 type state struct {
-	mu         sync.Mutex
-	track      *tracker // nil until the start knows what to do
-	topicID    [16]byte
-	waitingFor string
-	gone       bool // the topic is missing
-	warm       bool
+	mu      sync.Mutex
+	moved   chan struct{} // closed when something changed that somebody may wait for; nil when nobody waits
+	current *feed         // reads into the generation that answers; nil before the first
+	next    *feed         // reads into the one that is loaded beside it; nil when there is none
+	waiting string        // what a start waits for, and the remedy
+	gone    bool          // the topic is missing, or no topic matches the pattern
+	warm    bool
+	refresh refreshes
+
 	loadReason string
-	paused     map[string]string // reason → the error behind it
-	failures   map[string]string // source → its last error, while it lasts
 	lastError  string
 	lastAt     time.Time
 	warnings   []string
+	marks      time.Duration // how long delete marks stay: the longest delete.retention.ms
 
-	upserts, deletes, stale, errors int64
-	rebuilds                        map[string]int64 // by reason
+	records                                  int64
+	upserts, deletes, stale, expired, errors int64
+	rebuilds                                 map[string]int64 // by reason
+}
+
+// wait returns a channel that is closed at the next change. For the holder of mu.
+func (s *state) wait() <-chan struct{} {
+	if s.moved == nil {
+		s.moved = make(chan struct{})
+	}
+	return s.moved
+}
+
+// wake ends the waiting of all. For the holder of mu.
+func (s *state) wake() {
+	if s.moved != nil {
+		close(s.moved)
+		s.moved = nil
+	}
 }
 
 func (s *state) waitFor(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waitingFor = what
+	s.waiting = what
 	if what != "" {
 		s.lastError, s.lastAt = what, time.Now()
 	}
 }
 
-// warn keeps what is wrong with the topic though it can be read.
-func (s *state) warn(warning string) {
+// warn keeps what is wrong with a topic though it can be read; true when it is news.
+func (s *state) warn(warning string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.Contains(s.warnings, warning) {
-		s.warnings = append(s.warnings, warning)
+	if slices.Contains(s.warnings, warning) {
+		return false
 	}
+	s.warnings = append(s.warnings, warning)
+	return true
 }
 
 func (s *state) missing(gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gone = gone
-}
-
-// fail keeps the error of a source until it succeeds; true when it is news.
-func (s *state) fail(source string, err error) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	text := err.Error()
-	news := s.failures[source] != text
-	if s.failures == nil {
-		s.failures = map[string]string{}
+	if s.gone != gone {
+		s.gone = gone
+		s.wake()
 	}
-	s.failures[source] = text
-	s.lastError, s.lastAt = text, time.Now()
-	return news
-}
-
-// succeed ends the trouble of a source.
-func (s *state) succeed(source string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.failures, source)
-}
-
-// pause says that nothing is applied because of err; true when that is news.
-func (s *state) pause(reason string, err error) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, known := s.paused[reason]
-	if s.paused == nil {
-		s.paused = map[string]string{}
-	}
-	s.paused[reason] = err.Error()
-	s.lastError, s.lastAt = err.Error(), time.Now()
-	return !known
-}
-
-// resume ends a pause; true when there was one.
-func (s *state) resume(reason string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, known := s.paused[reason]
-	delete(s.paused, reason)
-	return known
 }
 
 func (s *state) rebuilt(reason string) {
@@ -121,106 +96,92 @@ func (s *state) rebuilt(reason string) {
 	s.rebuilds[reason]++
 }
 
-func (s *state) begin(t *tracker, id [16]byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.track, s.topicID = t, id
-}
-
-// applied takes in what an Apply did.
-func (s *state) applied(b *batch, a dimstore.Applied) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.upserts += int64(a.Upserts)
-	s.deletes += int64(a.Deletes)
-	s.stale += int64(a.Stale)
-	s.track.rows += int64(len(b.changes))
-	for i, next := range b.next {
-		if next >= 0 {
-			s.track.advance(i, next)
+// feeds are those that there are. For the holder of mu.
+func (s *state) feeds() []*feed {
+	var all []*feed
+	for _, f := range []*feed{s.current, s.next} {
+		if f != nil {
+			all = append(all, f)
 		}
 	}
+	return all
 }
 
-// positions are what goes into the store with b: those of the buckets it touches, or all of them.
-func (s *state) positions(dst []dimstore.Position, topic string, b *batch) []dimstore.Position {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, next := range b.next {
-		t := &s.track.buckets[i]
-		if next < 0 && !b.proofs {
-			continue
+// shown is the feed whose buckets are shown: the one that answers, before that the one that is loaded. For the holder of mu.
+func (s *state) shown() *feed {
+	for _, f := range s.feeds() {
+		if f.track != nil {
+			return f
 		}
-		dst = append(dst, dimstore.Position{
-			Bucket: dimstore.BucketID{Topic: topic, Partition: int32(i)}, TopicID: s.topicID,
-			Next: max(next, t.applied), ProvedAt: t.provedAt,
-		})
 	}
-	return dst
+	return nil
 }
 
-// admit looks at a batch before it is applied: an error when deletes may have been missed. slow says the same of a first load, once.
-func (s *state) admit(b *batch, now time.Time) (slow bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.track.slow
-	for i, next := range b.next {
-		s.track.admit(i, next, now)
+// freshness is how long ago everything that was committed is known to have been applied; false when not warm. For the holder of mu.
+func (s *state) freshness(now time.Time) (time.Duration, bool) {
+	if !s.warm || s.current == nil || s.current.track == nil {
+		return 0, false
 	}
-	if i := s.track.lapsed; i >= 0 {
-		return false, fmt.Errorf("bucket %d was not read to its end for longer than delete.retention.ms (%s), deletes may be gone: %w",
-			i, s.track.retention, ErrRestart)
-	}
-	return s.track.slow && !before, nil
+	return max(0, now.Sub(s.current.track.freshAt())), true
 }
 
-// ready reports the reasons why facts should not be looked up; none when they may.
+// ready reports the reasons why facts should not be looked up; none when they may. For the holder of mu.
 func (s *state) ready(now time.Time, fresh time.Duration) []string {
 	var reasons []string
 	add := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
+	shown := s.shown()
 	switch {
-	case s.gone:
+	case s.gone && s.warm:
 		add("topic_missing: the rows stay, the topic does not exist")
-	case s.waitingFor != "":
-		add("waiting: %s", s.waitingFor)
-	case s.track == nil:
+	case s.gone:
+		add("topic_missing: %s", s.waiting)
+	case s.waiting != "" && !s.warm:
+		add("waiting: %s", s.waiting)
+	case shown == nil:
 		add("starting")
 	}
-	if s.track != nil && !s.warm {
-		add("warming up: %.1f %% read", 100*s.track.ratio())
+	if shown != nil && !s.warm {
+		add("warming up: %.1f %% read", 100*shown.track.ratio())
 	}
-	for _, reason := range slices.Sorted(maps.Keys(s.paused)) {
-		add("paused (%s): %s", reason, s.paused[reason])
+	paused := s.paused()
+	for _, reason := range slices.Sorted(maps.Keys(paused)) {
+		add("paused (%s): %s", reason, paused[reason])
 	}
-	if s.warm {
-		if age := now.Sub(s.track.provedAt()); age > fresh {
-			lasting := s.lasting()
-			if len(lasting) == 0 {
-				lasting = []string{"no error known"}
-			}
-			add("not fresh: last proved to be at its end %s ago; %s", age.Round(time.Second), strings.Join(lasting, "; "))
+	if age, ok := s.freshness(now); ok && age > fresh {
+		lasting := s.lasting()
+		if len(lasting) == 0 {
+			lasting = []string{"no error known"}
 		}
+		add("stale: not fresh: last proved to be at its end %s ago; %s", age.Round(time.Second), strings.Join(lasting, "; "))
 	}
 	return reasons
 }
 
-// lasting is the errors that last.
-func (s *state) lasting() []string {
-	var out []string
-	for _, source := range slices.Sorted(maps.Keys(s.failures)) {
-		out = append(out, s.failures[source])
+// paused are the reasons why changes are not applied, with the errors behind them. For the holder of mu.
+func (s *state) paused() map[string]string {
+	all := map[string]string{}
+	for _, f := range s.feeds() {
+		maps.Copy(all, f.paused)
 	}
-	return out
+	return all
 }
 
-// spoiledError is an error after which the rows in the store can't be gone on from, though its positions look right.
-type spoiledError struct{ err error }
-
-func (e *spoiledError) Error() string { return e.err.Error() }
-
-func (e *spoiledError) Unwrap() error { return e.err }
-
-func isSpoiled(err error) bool {
-	_, ok := errors.AsType[*spoiledError](err)
-	return ok
+// lasting is the errors that last. For the holder of mu.
+func (s *state) lasting() []string {
+	var out []string
+	for _, f := range s.feeds() {
+		if f.track != nil {
+			for i := range f.track.buckets {
+				if b := &f.track.buckets[i]; b.stopped != "" && !slices.Contains(out, b.stopped) {
+					out = append(out, b.stopped)
+				}
+			}
+		}
+		for _, source := range slices.Sorted(maps.Keys(f.failures)) {
+			if !slices.Contains(out, f.failures[source]) {
+				out = append(out, f.failures[source])
+			}
+		}
+	}
+	return out
 }

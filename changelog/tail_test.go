@@ -114,7 +114,6 @@ func TestBadRecords(t *testing.T) {
 					w.o.OnError, w.o.DeadLetter = mode, nil // without a dead-letter topic dead_letter means fail
 					err := begin(w).fails()
 					require.ErrorIs(t, err, ErrRecord)
-					require.NotErrorIs(t, err, ErrRestart)
 					assert.Contains(t, err.Error(), "topic customer: bucket 0, offset 1: ")
 					assert.LessOrEqual(t, w.sink.position(0), int64(1))
 				})
@@ -259,11 +258,9 @@ func TestHangingTransactionIsShown(t *testing.T) {
 // What a probe passed, or was taken before, is not taken again.
 func TestEveryOffsetIsTakenOnce(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
-		d, err := New(w.o)
-		require.NoError(t, err)
-		_, err = d.prepare(w.t.Context(), logTopic{buckets: []logBucket{{0, 9, 9}}, askedAt: time.Now()})
-		require.NoError(t, err)
-		r := newReader(d, nil, nil, newBatch(1))
+		f := w.feed([16]byte{}, 9)
+		r := newReader(f, nil, nil)
+		r.follow()
 		take := func(offsets ...int64) {
 			recs := records(0, "1", row(1, "A"), "2", row(2, "B"), "3", row(3, "C"))[:len(offsets)]
 			for i := range recs {
@@ -280,20 +277,37 @@ func TestEveryOffsetIsTakenOnce(t *testing.T) {
 		take(0, 2)
 		take(2, 3)
 		require.Equal(t, []int64{0, 2, 3}, offsets())
-		require.NoError(t, r.found(found{from: 3, to: 7}))
+		r.found(w.t.Context(), found{from: 3, to: 7})
 		require.EqualValues(t, 4, r.read[0], "the client was faster")
-		require.NoError(t, r.found(found{from: 3, outOfRange: true}))
-		require.NoError(t, r.found(found{from: 4, to: 7}))
+		r.found(w.t.Context(), found{from: 3, outOfRange: true})
+		require.Empty(t, brokenFor(f))
+		r.found(w.t.Context(), found{from: 4, to: 7})
 		require.EqualValues(t, 7, r.cur.next[0])
 		take(5, 7)
 		require.Equal(t, []int64{0, 2, 3, 7}, offsets())
-		require.ErrorIs(t, r.found(found{from: 8, outOfRange: true}), ErrRestart)
+		r.found(w.t.Context(), found{from: 8, outOfRange: true})
+		require.Equal(t, reasonOutOfRange, brokenFor(f))
+		take(8)
+		require.Equal(t, []int64{0, 2, 3, 7}, offsets(), "nothing of it is taken any more")
 	})
 }
 
 func TestOptions(t *testing.T) {
-	_, err := New(Options{KeyFormat: "avro", OnError: "ignore", FetchBytes: -1, CheckInterval: -1})
-	for _, want := range []string{"no name", "topic is missing", "schema is missing", "sink is missing", `"avro"`, `"ignore"`, "fetch bytes", "check interval"} {
+	_, err := New(Options{
+		KeyFormat: "avro", OnError: "ignore", FetchBytes: -1, CheckInterval: -1, DiscoveryInterval: -1, OnStale: "panic",
+		Refresh: Refresh{Mode: "now", MaxPending: -1},
+	})
+	for _, want := range []string{
+		"no name", "topic is missing", "schema is missing", "sink is missing", `"avro"`, `"ignore"`, "fetch bytes", "check interval", "discovery interval",
+		`"panic"`, `"now"`, "max_pending",
+	} {
+		require.ErrorContains(t, err, want)
+	}
+	_, err = New(Options{
+		Name: "x", Topic: "x", Schema: newSchema(t, "id:int", "id", ""), OnError: Skip, Sink: struct{ Sink }{newMemSink()}, Version: "column:nope",
+		AutoPartition: &AutoPartition{Column: "id"},
+	})
+	for _, want := range []string{"no column \"nope\"", "auto_partition", "can't load a generation"} {
 		require.ErrorContains(t, err, want)
 	}
 	d, err := New(Options{Name: "x", Topic: "x", Schema: &record.Schema{PrimaryKey: []int{0}, Columns: []record.Column{{Name: "id"}}}, OnError: DeadLetter, Sink: newMemSink()})
@@ -308,6 +322,7 @@ func TestOptions(t *testing.T) {
 }
 
 var (
-	_ Sink = (*dimstore.Store)(nil)
-	_ Sink = (*memSink)(nil)
+	_ Sink           = (*dimstore.Store)(nil)
+	_ Generation     = (*dimstore.Loading)(nil)
+	_ GenerationSink = (*memSink)(nil)
 )

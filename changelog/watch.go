@@ -3,235 +3,224 @@ package changelog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
+	"enricher/dimstore"
 )
 
-// Sources of errors that last (state.failures).
+// Sources of errors that last (feed.failures).
 const (
-	sourceFetch = "fetch" // the client's fetches
-	sourceLook  = "look"  // topic, ends, probes
+	sourceFetch  = "fetch"  // the client's fetches
+	sourceTopics = "topics" // what topics there are
+	sourceEnds   = "ends"   // their ends
+	sourceProbe  = "probe"
 )
 
 const (
 	logProgress   = 5 * time.Second
-	certainBefore = 500 * time.Millisecond // another topic id is looked at twice: brokers learn of a topic at different times
+	certainBefore = 500 * time.Millisecond // what has consequences is looked at twice: brokers learn of a topic at different times
+	provesApart   = 100 * time.Millisecond // between proofs that facts ask for
 )
 
-// watcher looks at the cluster beside the reading: ends, topic id, buckets, and what the client does not show.
+// watcher looks at the cluster beside the reading: topics, buckets, ends, and what the client does not show.
 type watcher struct {
-	d       *Dimension
-	cl      *kgo.Client
-	meta    topicMeta // leaders; empty: to be asked for
-	probing []probing
+	f       *feed
+	meta    map[string]topicMeta // leaders, as last seen
+	roster  roster
+	probing []probing // by bucket
 	probes  chan<- found
-	probed  map[int]string // bucket → why its last probe failed
+	probed  map[int]bool // buckets whose last probe failed
+	endsAt  time.Time    // when ends were asked for last
 }
 
-// watch runs until ctx ends or something has changed that needs a new start.
-func (d *Dimension) watch(ctx context.Context, cl *kgo.Client, probes chan<- found) error {
-	d.state.mu.Lock()
-	n := len(d.state.track.buckets)
-	d.state.mu.Unlock()
-	w := &watcher{d: d, cl: cl, probing: make([]probing, n), probes: probes, probed: map[int]string{}}
+// watch runs until ctx ends. Nothing that it meets is an error: it is shown, and asked again.
+func (f *feed) watch(ctx context.Context, probes chan<- found) error {
+	w := &watcher{f: f, probes: probes, probed: map[int]bool{}}
+	f.d.state.mu.Lock()
+	for name := range f.topics {
+		w.roster.know(name)
+	}
+	f.d.state.mu.Unlock()
 
-	check := time.NewTicker(d.o.CheckInterval)
-	defer check.Stop()
+	ends := time.NewTicker(f.d.endsEvery())
+	defer ends.Stop()
+	topics := time.NewTicker(f.d.o.DiscoveryInterval)
+	defer topics.Stop()
 	progress := time.NewTicker(logProgress)
 	defer progress.Stop()
 	stuck := time.NewTicker(probeFirst)
 	defer stuck.Stop()
-	warm := d.warm
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-warm:
-			warm = nil
-			progress.Stop()
-			stuck.Reset(max(probeFirst, min(time.Second, d.o.CheckInterval/4)))
 		case <-progress.C:
-			d.logProgress(ctx)
+			f.logProgress(ctx)
 		case <-stuck.C:
-			if err := w.probeStuck(ctx); err != nil {
-				return err
+			w.probeStuck(ctx)
+		case <-ends.C:
+			w.checkEnds(ctx)
+		case <-topics.C:
+			w.discover(ctx)
+		case <-f.prove:
+			if !sleep(ctx, provesApart-time.Since(w.endsAt)) {
+				return ctx.Err()
 			}
-		case <-check.C:
-			if err := w.check(ctx); err != nil {
-				return err
-			}
-		case <-d.kick:
+			w.checkEnds(ctx)
+		case <-f.kick:
 			if !sleep(ctx, certainBefore) { // not more often than that
 				return ctx.Err()
 			}
-			if err := w.check(ctx); err != nil {
-				return err
-			}
+			w.discover(ctx)
+			w.checkEnds(ctx)
 		}
 	}
 }
 
-// lookSoon asks for a check before its time.
-func (d *Dimension) lookSoon() {
-	select {
-	case d.kick <- struct{}{}:
-	default:
+// endsEvery is how often the ends are looked at beside the refreshes of mode sync.
+func (d *Dimension) endsEvery() time.Duration {
+	if d.o.Refresh.Mode == Sync {
+		return d.o.CheckInterval
 	}
+	return d.o.Refresh.Interval
 }
 
-// failed shows an error that is waited for, and logs it when it is news.
-func (d *Dimension) failed(ctx context.Context, source string, err error) {
-	if d.state.fail(source, err) {
-		d.log.WarnContext(ctx, "the dimension can't be read at the moment", "error", err)
+func (f *feed) logProgress(ctx context.Context) {
+	f.d.state.mu.Lock()
+	settled, p := f.settled, f.track.progress(time.Now())
+	f.d.state.mu.Unlock()
+	if settled {
+		return
 	}
-}
-
-func (d *Dimension) logProgress(ctx context.Context) {
-	d.state.mu.Lock()
-	p := d.state.track.progress(time.Now())
-	d.state.mu.Unlock()
-	d.log.InfoContext(ctx, "warming up", "rows", p.Rows, "bytes", p.Bytes, "percent", int(100*p.Ratio),
+	f.log.InfoContext(ctx, "warming up", "rows", p.Rows, "bytes", p.Bytes, "percent", int(100*p.Ratio),
 		"rows_per_second", int64(p.RowsPerSecond), "seconds_left", int64(p.SecondsLeft))
 }
 
-// check looks at the topic and its ends once. What does not answer is shown and asked again the next time.
-func (w *watcher) check(ctx context.Context) error {
-	err := w.checkTopic(ctx)
-	switch {
-	case err == nil:
-		w.d.state.missing(false)
-	case errors.Is(err, ErrRestart) || ctx.Err() != nil:
-		return err
+// outcome shows the errors of a look, or that they are over.
+func (w *watcher) outcome(ctx context.Context, source string, problems []error) {
+	switch err := errors.Join(problems...); {
+	case ctx.Err() != nil:
+	case err != nil:
+		w.f.fail(ctx, source, err)
 	default:
-		w.d.state.missing(errors.Is(err, errMissing))
-		w.d.failed(ctx, sourceLook, err)
-		return nil
-	}
-	if err := w.checkEnds(ctx); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		w.d.failed(ctx, sourceLook, err)
-		return nil
-	}
-	if len(w.probed) == 0 {
-		w.d.state.succeed(sourceLook)
-	}
-	return nil
-}
-
-// checkTopic looks whether it is the topic that is read, with the buckets that are read.
-func (w *watcher) checkTopic(ctx context.Context) error {
-	mine, none := w.d.state.topicID, [16]byte{}
-	for again := false; ; again = true {
-		meta, err := w.metadata(ctx)
-		if err != nil {
-			return err
-		}
-		if meta.id != mine && meta.id != none && mine != none {
-			if !again {
-				if !sleep(ctx, certainBefore) {
-					return ctx.Err()
-				}
-				continue
-			}
-			return fmt.Errorf("the topic was deleted and created again (id %x, was %x): %w", meta.id, mine, ErrRestart)
-		}
-		if n := len(w.probing); len(meta.leaders) > n {
-			return fmt.Errorf("the topic got new Kafka partitions (%d, was %d), which are read from their beginning at a start: %w",
-				len(meta.leaders), n, ErrRestart)
-		} else if len(meta.leaders) < n {
-			return fmt.Errorf("ask for metadata: the answer has %d Kafka partitions of %d", len(meta.leaders), n)
-		}
-		w.meta = meta
-		return nil
+		w.f.succeed(source)
 	}
 }
 
-func (w *watcher) metadata(ctx context.Context) (topicMeta, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	return metadata(ctx, w.cl, w.d.o.Topic)
+// checkEnds takes in the ends: the lag, and the proof for the buckets that are at theirs. In mode async this is the refresh.
+func (w *watcher) checkEnds(ctx context.Context) {
+	f := w.f
+	s := &f.d.state
+	s.mu.Lock()
+	places, ids := f.reading()
+	s.mu.Unlock()
+	w.endsAt = time.Now()
+	problems := w.takeEnds(ctx, places, ids)
+	if ctx.Err() != nil {
+		return
+	}
+	w.outcome(ctx, sourceEnds, problems)
+	s.mu.Lock()
+	if f.d.o.Refresh.Mode != Sync && s.current == f && s.warm {
+		if len(problems) == 0 {
+			s.refresh.ok++
+		} else {
+			s.refresh.failed++
+		}
+	}
+	s.wake()
+	s.mu.Unlock()
+	w.describeHolders(ctx)
 }
 
-// checkEnds takes in the ends: the lag, and the proof for the buckets that are at theirs.
-func (w *watcher) checkEnds(ctx context.Context) error {
-	at := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	all, err := listOffsets(ctx, w.cl, w.d.o.Topic, len(w.probing))
+func (w *watcher) takeEnds(ctx context.Context, places []int, ids []dimstore.BucketID) (problems []error) {
+	f := w.f
+	at := w.endsAt
+	all, err := listEnds(ctx, f.cl, ids, false)
 	if err != nil {
-		return err
+		return []error{err}
 	}
-	var problems []error
-	w.d.state.mu.Lock()
-	defer w.d.state.mu.Unlock()
-	for i, o := range all {
-		if o.err != nil {
-			problems = append(problems, o.err)
+	s := &f.d.state
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, e := range all {
+		if e.err != nil {
+			problems = append(problems, e.err)
 			continue
 		}
-		w.d.state.track.observe(i, o.stable, o.high, at)
+		if b := &f.track.buckets[places[i]]; b.live() && b.applied > e.high {
+			signal(f.kick) // another log, or one that lost its end
+		}
+		f.track.observe(places[i], e.stable, e.high, at)
 	}
-	return errors.Join(problems...)
+	return problems
+}
+
+// reading are the buckets that are read. For the holder of the state.
+func (f *feed) reading() (places []int, ids []dimstore.BucketID) {
+	for i := range f.track.buckets {
+		b := &f.track.buckets[i]
+		if t := f.topics[b.id.Topic]; b.live() && t != nil && !t.missing {
+			places, ids = append(places, i), append(ids, b.id)
+		}
+	}
+	return places, ids
 }
 
 // probeStuck probes the buckets that stand short of their ends.
-func (w *watcher) probeStuck(ctx context.Context) error {
+func (w *watcher) probeStuck(ctx context.Context) {
 	now := time.Now()
-	for i := range w.probing {
-		w.d.state.mu.Lock()
-		b := w.d.state.track.buckets[i]
-		w.d.state.mu.Unlock()
+	s := &w.f.d.state
+	s.mu.Lock()
+	var due []int
+	places, _ := w.f.reading()
+	for _, i := range places {
+		b := &w.f.track.buckets[i]
+		for len(w.probing) <= i {
+			w.probing = append(w.probing, probing{})
+		}
 		if b.read >= b.end {
 			delete(w.probed, i)
-			continue
-		}
-		if !w.probing[i].ready(b.read, now) {
-			continue
-		}
-		if err := w.probeOne(ctx, i, b.read); err != nil {
-			return err
+		} else if w.probing[i].ready(b.read, now) {
+			due = append(due, i)
 		}
 	}
-	return nil
+	s.mu.Unlock()
+	for _, i := range due {
+		w.probeOne(ctx, i)
+	}
+	if len(w.probed) == 0 {
+		w.f.succeed(sourceProbe)
+	}
 }
 
-func (w *watcher) probeOne(ctx context.Context, i int, from int64) error {
-	var f found
-	err := w.checkTopicOnce(ctx)
-	if err == nil {
-		f, err = w.d.probe(ctx, w.cl, w.meta, i, from)
+func (w *watcher) probeOne(ctx context.Context, i int) {
+	s := &w.f.d.state
+	s.mu.Lock()
+	b := w.f.track.buckets[i]
+	s.mu.Unlock()
+	if w.meta == nil || w.meta[b.id.Topic].err != nil || len(w.meta[b.id.Topic].leaders) == 0 {
+		w.discover(ctx)
 	}
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.Is(err, ErrRestart):
-		return err
-	case err != nil:
-		w.probed[i] = err.Error()
-		w.meta = topicMeta{} // the leader may be another one
-		w.d.failed(ctx, sourceLook, err)
-		return nil
+	f, err := w.f.probe(ctx, w.meta[b.id.Topic], i, b.id, b.read)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		w.probed[i] = true
+		w.meta = nil // the leader may be another one
+		w.f.fail(ctx, sourceProbe, err)
+		return
 	}
 	delete(w.probed, i)
 	if f.to == f.from && !f.outOfRange {
-		return nil
+		return
 	}
+	timer := time.NewTimer(probeFirst)
+	defer timer.Stop()
 	select {
 	case w.probes <- f:
 	case <-ctx.Done():
-		return ctx.Err()
+	case <-timer.C: // the reader waits for the store; it is probed again
 	}
-	return nil
-}
-
-// checkTopicOnce makes sure that the leaders are known.
-func (w *watcher) checkTopicOnce(ctx context.Context) error {
-	if len(w.meta.leaders) > 0 {
-		return nil
-	}
-	return w.checkTopic(ctx)
 }

@@ -116,6 +116,38 @@ func (w *world) deleteRecordsTo(bucket int32, at int64) {
 	require.NoError(w.t, got.Error())
 }
 
+// feed is one that reads bucket 0 of the topic from an offset on, and does not run.
+func (w *world) feed(id [16]byte, from int64) *feed {
+	w.t.Helper()
+	d, err := New(w.o)
+	require.NoError(w.t, err)
+	cl, err := d.openClient()
+	require.NoError(w.t, err)
+	w.t.Cleanup(cl.Close)
+	f := d.newFeed(cl)
+	log := logView{topics: []logTopic{{name: topic, id: id, buckets: []logBucket{{0, from, from}}, retention: 24 * time.Hour}}, askedAt: time.Now()}
+	_, err = d.prepare(w.t.Context(), f, log)
+	require.NoError(w.t, err)
+	d.show(f, nil)
+	return f
+}
+
+// brokenFor is why a feed needs a new generation.
+func brokenFor(f *feed) string {
+	reason, _, _ := f.d.brokenOf(f)
+	return reason
+}
+
+// rebuilt waits until n generations were loaded beside the one that answered.
+func (r *running) rebuilt(n int) {
+	r.w.t.Helper()
+	r.w.eventually("a new generation", func() bool {
+		r.w.sink.mu.Lock()
+		defer r.w.sink.mu.Unlock()
+		return r.w.sink.published == n
+	})
+}
+
 // running is a dimension that runs.
 type running struct {
 	*Dimension
