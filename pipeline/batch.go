@@ -59,6 +59,7 @@ type batch struct {
 	pending  atomic.Int32 // output records that are not acknowledged
 	refused  atomic.Bool  // one of them was not taken
 	released atomic.Bool  // it counts no longer as in flight
+	sent     bool         // the writer began to write it
 }
 
 // failedFact is a dead letter of a batch, for the metrics and the status.

@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -228,5 +230,53 @@ func TestStartOfANewGroupIsClaimed(t *testing.T) {
 		claim(Start{Latest: true}) // beside a member
 		w.quiet()
 		require.NoError(w.t, in.end())
+	})
+}
+
+// Facts wait for what Before brings up to date, and go on when it returns; its error ends the service.
+func TestBefore(t *testing.T) {
+	for _, delivery := range []string{ExactlyOnce, AtLeastOnce} {
+		t.Run(delivery, func(t *testing.T) { testBefore(t, delivery) })
+	}
+}
+
+func testBefore(t *testing.T, delivery string) {
+	t.Helper()
+	inWorld(t, func(w *world) {
+		open := make(chan struct{})
+		in := w.start(func(o *Options) {
+			o.Delivery = delivery
+			o.Before = func(ctx context.Context) error {
+				select {
+				case <-open:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+		})
+		w.produce(100)
+		w.quiet()
+		assert.Equal(w.t, int64(100), in.Status().InFlight)
+		assert.Empty(w.t, in.Unready(), "waiting is no failure of writes")
+		close(open)
+		w.enrichedNext(100)
+		require.NoError(w.t, in.end())
+
+		stale := errors.New("dimension customer is stale")
+		in = w.start(func(o *Options) { o.Delivery, o.Before = delivery, func(context.Context) error { return stale } })
+		w.produce(1)
+		require.ErrorIs(w.t, <-in.done, stale)
+		in.stop()
+		w.quiet()
+
+		// One that never lets go is given up at the end of the grace.
+		in = w.start(func(o *Options) {
+			o.Grace, o.Before = time.Second, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		})
+		time.Sleep(5 * time.Second)
+		start := time.Now()
+		require.NoError(w.t, in.end())
+		assert.Less(w.t, time.Since(start), time.Second+2*closeTimeout)
 	})
 }

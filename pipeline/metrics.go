@@ -15,6 +15,7 @@ type phase uint8
 
 const (
 	phasePoll phase = iota
+	phaseRefresh
 	phaseLookup
 	phaseProduce
 	phaseCommit
@@ -56,10 +57,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		m.facts[o] = facts.WithLabelValues(o.String())
 	}
 	batches := auto.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "enricher_batch_phase_seconds", Help: "Duration of the phases of a batch in seconds: poll, lookup, produce, commit.",
+		Name: "enricher_batch_phase_seconds", Help: "Duration of the phases of a batch in seconds: poll, refresh, lookup, produce, commit.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9),
 	}, []string{"phase"})
-	for i, name := range [phases]string{"poll", "lookup", "produce", "commit"} {
+	for i, name := range [phases]string{"poll", "refresh", "lookup", "produce", "commit"} {
 		m.batches[i] = batches.WithLabelValues(name)
 	}
 	m.latency = auto.NewHistogram(prometheus.HistogramOpts{

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -65,6 +66,10 @@ type Options struct {
 
 	// Plan is the compiled join.
 	Plan *lookup.Plan
+	// Before is called for every batch after its facts were read and before they are looked up: it brings dimensions up to date, and holds the facts
+	// while it must. Many calls may run at a time. It returns when the facts may be looked up, with ctx, or with an error, which ends the
+	// service. Nil when there is nothing to do.
+	Before func(ctx context.Context) error
 
 	// OutputTopic takes the enriched records.
 	OutputTopic string

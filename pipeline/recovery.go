@@ -70,7 +70,7 @@ func (w *writer) idle() {
 		return
 	}
 	w.failures = 0
-	w.p.settled(nil, w.inFlight.Load() > 0)
+	w.p.settled(nil, w.writing.Load() > 0)
 }
 
 // notSaved deals with a commit outside a transaction that failed: what it would have said is for the next one. Kafka partitions that went with the

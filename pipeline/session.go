@@ -44,6 +44,7 @@ type session struct {
 	rules      atomic.Pointer[topicRules]         // what explains the last refusal
 	refusing   atomic.Pointer[map[origin]refusal] // what workers need of refusals
 	refusals   refusals                           // the writer's own
+	writing    atomic.Int64                       // batches written and not yet acknowledged
 	inFlight   atomic.Int64                       // facts read and not yet acknowledged
 	room       chan struct{}                      // signals that inFlight fell
 	broken     chan struct{}                      // signals that a record was not taken
@@ -351,6 +352,9 @@ func (s *session) work(b *batch) {
 
 // lookUp takes a batch through the lookups, and returns what is left of it for another run. A stale one is released. False means that the session ends.
 func (s *session) lookUp(b *batch) (rest *batch, ok bool) {
+	if !s.before() {
+		return nil, false
+	}
 	var w *worker
 	select {
 	case w = <-s.slots:
@@ -371,6 +375,20 @@ func (s *session) lookUp(b *batch) (rest *batch, ok bool) {
 	return rest, true
 }
 
+// before lets the dimensions be brought up to date for facts that were read. False means that the session ends.
+func (s *session) before() bool {
+	if s.o.Before == nil {
+		return true
+	}
+	start := time.Now()
+	err := s.o.Before(s.ctx)
+	s.o.Metrics.phase(phaseRefresh, time.Since(start))
+	if err != nil && s.ctx.Err() == nil {
+		s.cancel(fatalError{err})
+	}
+	return err == nil
+}
+
 // verdicts is what is known of refusals at the moment.
 func (s *session) verdicts() verdicts {
 	v := verdicts{rules: s.rules.Load()}
@@ -389,6 +407,9 @@ func (s *session) releaseAll(batches []*batch) {
 	for _, b := range batches {
 		if !b.released.Swap(true) {
 			n += b.facts
+			if b.sent {
+				s.writing.Add(-1)
+			}
 		}
 	}
 	if n > 0 {

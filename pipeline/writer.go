@@ -87,6 +87,8 @@ func (w *writer) write(b *batch) error {
 		return nil
 	}
 	w.arm()
+	b.sent = true
+	w.writing.Add(1)
 	start := time.Now()
 	if w.txn != nil && w.outage == nil { // the broker ends a transaction that takes longer, so nothing is gained by waiting
 		w.outage = time.AfterFunc(w.o.TransactionTimeout, func() { w.cancel(errOutage) })
@@ -272,7 +274,7 @@ func (w *writer) endPlain() error {
 	switch {
 	case len(due) > 0 || len(done) > 0:
 		w.settle(due, done)
-	case !lost && w.inFlight.Load() == 0:
+	case !lost && w.writing.Load() == 0:
 		w.idle()
 	}
 	if lost {
@@ -281,7 +283,7 @@ func (w *writer) endPlain() error {
 		w.client.SetOffsets(w.committedOffsets())
 		return w.again(refused, failure)
 	}
-	if w.inFlight.Load() > 0 || w.hasAcked() { // in this order: what is no longer in flight was noted before
+	if w.writing.Load() > 0 || w.hasAcked() { // in this order: what is no longer being written was noted before
 		w.arm()
 	}
 	return nil
@@ -349,5 +351,5 @@ func (w *writer) settle(due map[laneID]offsetDue, done []*batch) {
 	}
 	w.progressed = w.progressed || len(due) > 0
 	w.failures, w.searches = 0, 0
-	w.p.settled(done, w.inFlight.Load() > 0)
+	w.p.settled(done, w.writing.Load() > 0)
 }
