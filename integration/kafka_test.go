@@ -138,7 +138,8 @@ func enriched(id, customers int) string {
 
 // A load produces facts with the ids 0, 1, 2, ... in the background.
 type load struct {
-	n      atomic.Int64 // facts produced so far
+	n      atomic.Int64 // facts handed to the client so far
+	acked  atomic.Int64 // facts that the broker has
 	stop   context.CancelFunc
 	done   sync.WaitGroup
 	failed atomic.Pointer[error]
@@ -162,7 +163,9 @@ func (c *cluster) load(t *testing.T, limit, rate, customers int, partitions int3
 				c.client.Produce(ctx, c.fact(id, partitions, customers), func(_ *kgo.Record, err error) {
 					if err != nil {
 						l.failed.Store(&err)
+						return
 					}
+					l.acked.Add(1)
 				})
 			}
 			l.n.Store(int64(id))
@@ -170,7 +173,13 @@ func (c *cluster) load(t *testing.T, limit, rate, customers int, partitions int3
 		}
 		_ = c.client.Flush(ctx)
 	})
-	t.Cleanup(func() { stop(); l.done.Wait() })
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(l)
+		}
+		stop()
+		l.done.Wait()
+	})
 	return l
 }
 
@@ -182,6 +191,11 @@ func (l *load) wait(t *testing.T) int {
 		require.NoError(t, *err, "produce facts")
 	}
 	return int(l.n.Load())
+}
+
+// String says how far it is, for the message of a failure.
+func (l *load) String() string {
+	return fmt.Sprintf("%d facts produced, %d acknowledged", l.n.Load(), l.acked.Load())
 }
 
 // end produces no further facts and returns how many there are.

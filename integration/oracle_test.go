@@ -94,7 +94,8 @@ func until(t *testing.T, limit time.Duration, alive []*service, condition func()
 		if time.Now().After(deadline) {
 			var logs strings.Builder
 			for _, s := range alive {
-				logs.WriteString(s.tail())
+				_, status := s.get("/status")
+				fmt.Fprintf(&logs, "%s/status of it: %s\n", s.tail(), status)
 			}
 			t.Fatalf("not within %v: %s\n%s", limit, state, logs.String())
 		}
