@@ -2,7 +2,9 @@ package dimstore_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,9 +45,14 @@ func load(b *testing.B, s *dimstore.Store, first, n int) {
 
 func benchStore(b *testing.B) *dimstore.Store {
 	b.Helper()
+	return benchStoreOf(b, dimstore.Options{Name: "bench", Fingerprint: "1", Memory: 256 << 20})
+}
+
+func benchStoreOf(b *testing.B, o dimstore.Options) *dimstore.Store {
+	b.Helper()
 	d, err := dimstore.OpenDir(b.TempDir())
 	require.NoError(b, err)
-	s, err := d.OpenStore(dimstore.Options{Name: "bench", Fingerprint: "1", Memory: 256 << 20})
+	s, err := d.OpenStore(o)
 	require.NoError(b, err)
 	b.Cleanup(func() {
 		require.NoError(b, s.Close())
@@ -138,4 +145,68 @@ func BenchmarkGet(b *testing.B) {
 			s.Read().Close()
 		}
 	})
+}
+
+// BenchmarkApplyIndexed is BenchmarkApplyFresh with rows of three columns and the two indexes of the suite, in batches of 10,000.
+func BenchmarkApplyIndexed(b *testing.B) {
+	s := benchIndexed(b)
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		loadIndexed(b, s, i, 10_000, 1)
+		i += 10_000
+	}
+	b.ReportMetric(float64(i)/b.Elapsed().Seconds(), "rows/s")
+}
+
+// BenchmarkScanIndex finds ten rows of 200,000 by an index, 500 times per view, in one partition or in a hundred.
+func BenchmarkScanIndex(b *testing.B) {
+	for _, partitions := range []int{1, 100} {
+		b.Run(strconv.Itoa(partitions), func(b *testing.B) {
+			s := benchIndexed(b)
+			loadIndexed(b, s, 0, 200_000, partitions)
+			require.NoError(b, s.MarkComplete())
+			rng := rand.New(rand.NewPCG(1, 2))
+			v := s.Read()
+			n := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				if n++; n%500 == 0 {
+					v.Close()
+					v = s.Read()
+				}
+				key, err := record.AppendKeyInt(nil, record.Int, int64(rng.IntN(20_000)))
+				rows := 0
+				if err := errors.Join(err, v.ScanIndex(0, key, func(record.Row) bool { rows++; return true })); err != nil || rows != 10 {
+					b.Fatal(rows, err)
+				}
+			}
+			v.Close()
+		})
+	}
+}
+
+func benchIndexed(b *testing.B) *dimstore.Store {
+	b.Helper()
+	return benchStoreOf(b, dimstore.Options{Name: "bench", Fingerprint: "1", Memory: 256 << 20, Indexes: testIndexes})
+}
+
+// loadIndexed applies n rows, of which n/20,000 share a value of the first index, in batches of 10,000.
+func loadIndexed(b *testing.B, s *dimstore.Store, first, n, partitions int) {
+	b.Helper()
+	const batch = 10_000
+	id := dimstore.BucketID{Topic: "t"}
+	for at := first; at < first+n; at += batch {
+		changes := make([]dimstore.Change, batch)
+		for i := range changes {
+			offset := at + i
+			number := strconv.Itoa(offset)
+			changes[i] = dimstore.Change{
+				Bucket: id, Offset: int64(offset), Partition: strconv.AppendInt(nil, int64(offset/20_000%partitions), 10),
+				Key: benchKey(nil, uint64(offset)), Row: record.Row(row(strconv.Itoa(offset%20_000), strconv.Quote(number), number)),
+			}
+		}
+		_, err := s.Apply(changes, []dimstore.Position{{Bucket: id, Next: int64(at + batch)}})
+		require.NoError(b, err)
+	}
 }

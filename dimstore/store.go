@@ -240,8 +240,8 @@ func (s *Store) resettable(g *generation) error {
 	return s.space.take(s.options.MinFreeDisk/2+s.sizes.margin(), 0)
 }
 
-// Close waits until all views are closed, writes out what is in memory and closes the files; a generation that was begun and not published is
-// removed. Calling it again does nothing.
+// Close waits until all views are closed and for the work in the background (at most the merging of 2 GiB of tables), writes out what is in
+// memory and closes the files; a generation that was begun and not published is removed. Calling it again does nothing.
 func (s *Store) Close() error {
 	s.ending.Lock()
 	defer s.ending.Unlock()
