@@ -36,6 +36,8 @@ type broker interface {
 	// compact runs the log cleaner now where that is possible; a real broker's
 	// runs on its own.
 	compact()
+	// log is the end of what the broker printed.
+	log(ctx context.Context) string
 	close()
 }
 
@@ -79,7 +81,12 @@ func ownBroker(t *testing.T) broker {
 	t.Helper()
 	b, err := kafka.start(abortCheckOwn)
 	require.NoError(t, err, "start a broker")
-	t.Cleanup(b.close)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(b.log(context.Background()))
+		}
+		b.close()
+	})
 	awaitBroker(t, b.plain())
 	return b
 }

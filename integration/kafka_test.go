@@ -32,7 +32,7 @@ func on(t *testing.T, e endpoint) *cluster {
 	t.Helper()
 	opts := append([]kgo.Opt{
 		kgo.SeedBrokers(e.addr), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerLinger(0), kgo.AlwaysRetryEOF(), // a container's port accepts before the broker listens
+		kgo.ProducerLinger(0), kgo.UnknownTopicRetries(-1), kgo.AlwaysRetryEOF(), // a new topic is not known at once, a container's port accepts before the broker listens
 	}, e.opts...)
 	client, err := kgo.NewClient(opts...)
 	require.NoError(t, err)

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -133,6 +134,8 @@ func (b *fakeBroker) freeze(t *testing.T) (thaw func()) {
 }
 
 func (b *fakeBroker) compact() { b.cluster.Compact() }
+
+func (b *fakeBroker) log(context.Context) string { return "" }
 
 func (b *fakeBroker) close() {
 	b.end()
