@@ -165,7 +165,7 @@ func testIndexLong(t *testing.T, s conformingStore) {
 	// Keys, values and both together around and beyond what is stored of them in order, rows in parts.
 	name := 0
 	offset := int64(0)
-	for _, valueSize := range []int{1, 3_000, 4_085, 4_090, 4_096, 5_000, 40_000, 1 << 20} {
+	for _, valueSize := range []int{1, 3_000, 4_085, 4_090, 5_000, 40_000, 300_000} {
 		value := strconv.Quote(strings.Repeat("v", valueSize))
 		longer := strconv.Quote(strings.Repeat("v", valueSize) + "w")
 		var want []string
@@ -178,8 +178,8 @@ func testIndexLong(t *testing.T, s conformingStore) {
 				own := strconv.Itoa(name)
 				want = append(want, own)
 				fill := strconv.Itoa(valueSize)
-				if i%3 == 0 {
-					fill = strings.Repeat(fill, 500_000/len(fill))
+				if i%3 == 0 && valueSize != 3_000 {
+					fill = strings.Repeat(fill, 150_000/len(fill))
 				}
 				key = fill[:1] + strconv.Itoa(valueSize) + "/" + key
 				apply(t, s,

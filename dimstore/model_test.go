@@ -210,7 +210,7 @@ func testModel(t *testing.T, durable bool, newFactory func(t *testing.T) factory
 			}
 			p.history = newHistory(p.rng)
 			p.store = p.open(t)
-			for range 60 {
+			for range 40 {
 				p.step(t)
 			}
 			p.model.check(t, p.store)
