@@ -280,3 +280,21 @@ func testBefore(t *testing.T, delivery string) {
 		assert.Less(w.t, time.Since(start), time.Second+2*closeTimeout)
 	})
 }
+
+// A group that does not tell where the assigned Kafka partitions begin makes the instance unready, and is asked again.
+func TestOffsetsOfAnOpenTransaction(t *testing.T) {
+	inWorld(t, func(w *world) {
+		unstable := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Group: "g", Err: kerr.UnstableOffsetCommit, Count: -1})
+		w.produce(100)
+		in := w.start()
+		time.Sleep(5 * time.Second)
+		assert.Empty(w.t, in.Unready(), "a moment is nothing")
+		time.Sleep(20 * time.Second)
+		require.Len(w.t, in.Unready(), 1)
+		assert.Equal(w.t, "offsets_unknown", in.Unready()[0].Reason)
+		unstable.Remove()
+		w.expect()
+		assert.Empty(w.t, in.Unready())
+		require.NoError(w.t, in.end())
+	})
+}

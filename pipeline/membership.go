@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -50,7 +51,9 @@ func (a assignments) ParseSyncAssignment(raw []byte) (map[string][]int32, error)
 		}
 	}
 	a.s.mu.Lock()
-	a.s.owned = owned
+	if !maps.Equal(a.s.owned, owned) {
+		a.s.owned, a.s.ownedAt = owned, time.Now()
+	}
 	a.s.mu.Unlock()
 	return assigned, nil
 }
@@ -94,6 +97,26 @@ func (s *session) joined() {
 	s.mu.Unlock()
 	s.o.Logger.InfoContext(s.ctx, "joined the group", "event", "group_joined", "group", s.o.Group, "instance_id", s.o.InstanceID, "kafka_partitions", n)
 }
+
+// unplaced counts the assigned Kafka partitions that are not read though they were assigned a while ago: the group does not say where they begin.
+// That is so while their committed offsets are part of a transaction that has not ended.
+func (s *session) unplaced() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.ownedAt) < unplacedAfter {
+		return 0
+	}
+	n := 0
+	for id := range s.owned {
+		if s.lanes[id] == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// unplacedAfter is for how long an assignment may take to be read.
+const unplacedAfter = 10 * time.Second
 
 // takeAway drops the lanes of Kafka partitions that this instance no longer reads.
 func (s *session) takeAway(lost map[string][]int32) {

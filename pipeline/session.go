@@ -37,6 +37,7 @@ type session struct {
 	mu         sync.Mutex
 	lanes      map[laneID]*lane                   // guarded by mu
 	owned      map[laneID]bool                    // the last assignment, guarded by mu
+	ownedAt    time.Time                          // when it last changed; guarded by mu
 	fetched    map[laneID]commitment              // commits of the last offset fetch, guarded by mu
 	acked      []*batch                           // written and acknowledged, not committed; guarded by mu
 	refused    map[origin]refusedRecord           // facts refused by the broker since the last begin; guarded by mu

@@ -248,6 +248,10 @@ func (p *Pipeline) inputs() []InputStatus {
 // Unready lists why the pipeline is not ready; empty when it is.
 func (p *Pipeline) Unready() []Reason {
 	var reasons []Reason
+	unplaced := 0
+	if session := p.session.Load(); session != nil {
+		unplaced = session.unplaced()
+	}
 	s := &p.state
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,6 +270,10 @@ func (p *Pipeline) Unready() []Reason {
 	}
 	if !p.isMember() {
 		reasons = append(reasons, Reason{"not_a_group_member", last})
+	}
+	if n := unplaced; n > 0 {
+		reasons = append(reasons, Reason{"offsets_unknown", fmt.Sprintf(
+			"%d assigned Kafka partitions are not read: the group does not tell their offsets, which may be part of a transaction that has not ended", n)})
 	}
 	if !s.dirtySince.IsZero() && time.Since(s.dirtySince) > writesFailAfter+p.o.CommitInterval {
 		reasons = append(reasons, Reason{"writes_failing", last})
