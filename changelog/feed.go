@@ -37,6 +37,7 @@ type feed struct {
 	todo  chan struct{} // the applier has to look at the drops
 	kick  chan struct{} // asks for a look at the cluster before its time
 	prove chan struct{} // the same for the ends alone
+	haste chan struct{} // somebody waits for buckets that may stand
 	ended chan error    // the error of run, once
 
 	// Under d.state.mu.
@@ -67,7 +68,7 @@ type feedTopic struct {
 func (d *Dimension) newFeed(cl *kgo.Client) *feed {
 	return &feed{
 		d: d, cl: cl, log: d.log, target: d.o.Sink, writing: make(chan struct{}, 1),
-		more: make(chan struct{}, 1), todo: make(chan struct{}, 1), kick: make(chan struct{}, 1), prove: make(chan struct{}, 1),
+		more: make(chan struct{}, 1), todo: make(chan struct{}, 1), kick: make(chan struct{}, 1), prove: make(chan struct{}, 1), haste: make(chan struct{}, 1),
 		ended: make(chan error, 1), topics: map[string]*feedTopic{},
 	}
 }

@@ -244,6 +244,9 @@ func (d *Dimension) refreshOnce(ctx context.Context) error {
 		s.refresh.targets = append(s.refresh.targets, target64{place: places[i], end: end.at})
 	}
 	d.reached()
+	if s.refresh.running {
+		signal(f.haste)
+	}
 	s.wake()
 	return d.awaitRefresh(ctx, f)
 }
@@ -359,7 +362,7 @@ func (f *feed) admission(ctx context.Context) error {
 // open reports whether changes may be applied. For the holder of the state.
 func (f *feed) open() bool {
 	s := &f.d.state
-	if !s.warm || s.current != f || s.refresh.running || !f.settled {
+	if f.d.o.Refresh.Mode != Sync || !s.warm || s.current != f || s.refresh.running || !f.settled {
 		return true
 	}
 	for i := range f.track.buckets {

@@ -48,7 +48,7 @@ func (f *feed) watch(ctx context.Context, probes chan<- found) error {
 	defer topics.Stop()
 	progress := time.NewTicker(logProgress)
 	defer progress.Stop()
-	stuck := time.NewTicker(probeFirst)
+	stuck := time.NewTimer(probeFirst)
 	defer stuck.Stop()
 	for {
 		select {
@@ -56,8 +56,11 @@ func (f *feed) watch(ctx context.Context, probes chan<- found) error {
 			return ctx.Err()
 		case <-progress.C:
 			f.logProgress(ctx)
+		case <-f.haste:
+			stuck.Reset(probeFirst)
 		case <-stuck.C:
 			w.probeStuck(ctx)
+			stuck.Reset(f.pace())
 		case <-ends.C:
 			w.checkEnds(ctx)
 		case <-topics.C:
@@ -75,6 +78,17 @@ func (f *feed) watch(ctx context.Context, probes chan<- found) error {
 			w.checkEnds(ctx)
 		}
 	}
+}
+
+// pace is how often buckets that stand are looked for: often while somebody waits for them.
+func (f *feed) pace() time.Duration {
+	s := &f.d.state
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !f.settled || s.refresh.running {
+		return probeFirst
+	}
+	return time.Second
 }
 
 // endsEvery is how often the ends are looked at beside the refreshes of mode sync.
@@ -173,7 +187,10 @@ func (w *watcher) probeStuck(ctx context.Context) {
 	s := &w.f.d.state
 	s.mu.Lock()
 	var due []int
-	places, _ := w.f.reading()
+	var places []int
+	if w.f.open() { // else what was fetched is held back, and nothing but a refresh moves on
+		places, _ = w.f.reading()
+	}
 	for _, i := range places {
 		b := &w.f.track.buckets[i]
 		for len(w.probing) <= i {

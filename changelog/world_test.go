@@ -78,9 +78,18 @@ func (w *world) put(pairs ...string) { w.t.Helper(); w.putTo(0, pairs...) }
 
 func (w *world) putTo(bucket int32, pairs ...string) {
 	w.t.Helper()
+	w.putTopic(topic, bucket, pairs...)
+}
+
+func (w *world) putTopic(topic string, bucket int32, pairs ...string) {
+	w.t.Helper()
 	cl := w.client() // a new one knows the topic as it is now
 	defer cl.Close()
-	require.NoError(w.t, cl.ProduceSync(w.t.Context(), records(bucket, pairs...)...).FirstErr())
+	recs := records(bucket, pairs...)
+	for _, r := range recs {
+		r.Topic = topic
+	}
+	require.NoError(w.t, cl.ProduceSync(w.t.Context(), recs...).FirstErr())
 }
 
 func records(bucket int32, pairs ...string) []*kgo.Record {
@@ -204,6 +213,20 @@ func (r *running) fails() error {
 		r.w.t.Fatalf("still runs after an hour: %+v\n%s", r.Status(), r.w.logs)
 	}
 	return nil
+}
+
+// refresh is what whoever looks facts up does.
+func (r *running) refresh() {
+	r.w.t.Helper()
+	ctx, cancel := context.WithTimeout(r.w.t.Context(), time.Hour)
+	defer cancel()
+	require.NoError(r.w.t, r.Refresh(ctx), r.w.logs)
+}
+
+// holdsNow is holds at this moment.
+func (w *world) holdsNow(rows ...string) {
+	w.t.Helper()
+	require.Equal(w.t, strings.Join(rows, " "), strings.Join(w.sink.dump(w.o.Schema), " "), w.logs.String())
 }
 
 // eventually waits, in the bubble's time, until cond holds.
