@@ -74,6 +74,7 @@ func testConformance(t *testing.T, durable bool, newFactory func(t *testing.T) f
 	}{
 		{"version timestamp", dimstore.Options{Version: dimstore.VersionTimestamp}, testVersionTimestamp},
 		{"version column", dimstore.Options{Version: dimstore.VersionColumn}, testVersionColumn},
+		{"a window of rows that moves", dimstore.Options{Indexes: testIndexes}, testWindow},
 		{"index", dimstore.Options{Indexes: testIndexes}, testIndex},
 		{"index over partitions", dimstore.Options{Indexes: testIndexes}, testIndexPartitions},
 		{"index of long keys", dimstore.Options{Indexes: testIndexes}, testIndexLong},

@@ -23,21 +23,26 @@ var ErrNoMemory = errors.New("not enough memory for rows")
 //	hash    hash of partition and key → id: open addressing, for Get
 //	trees   per partition (first 8 bytes of the key, id), per index (hash of the codes, id): ordered, copied where they change, for Scan
 //
-// None of it has a pointer per row. A change of a row is a new record and one word in ids; hash and trees change only when keys come and go.
-// With 16-byte keys and rows of 76 bytes a row takes about 150 bytes.
+// None of it has a pointer per row, so a collection takes no longer with a million rows than without. A change of a row is a new record and one
+// word in ids; hash and trees change only when keys come and go. A row takes about 55 bytes besides its key and itself: 150 with a key of 16 and
+// a row of 76. Measured against a B-tree of (first 8 bytes, place in the arena), github.com/tidwall/btree, with the same arena, CPU time: Get 0.6
+// against 1.4 µs, because of the hash; ten rows by prefix 2.1 against 1.6 µs, the price of snapshots and of ids, without which every change and
+// every move of a record would be a search in a tree. A hash of prefixes would be faster than both, but the lengths of prefixes are not known here.
+// Keys that have their first 8 bytes in common are told apart by their records, which makes finding the first of them slower.
 //
 // # Views
 //
-// A view is a snapshot across all keys, partitions and indexes: that of the last Apply (or DropPartition) that had returned, or, for one that is
-// just returning, is done; of one Apply it has all or nothing, however large. Views never wait for writers, nor writers for views; the first view
-// of a store before MarkComplete alone waits while the trees are built. What a view holds back is memory: records, and 12 bytes per row
+// A view is a snapshot across all keys, partitions and indexes, as that of a Store is: every Apply and DropPartition that had returned is in it,
+// and of one Apply, however large, all or nothing. Views never wait for writers, nor writers for views, but for the first view of a store that is
+// not complete, which waits while the trees are built. What a view holds back is memory: the records that it may read, and 12 bytes per row
 // replaced since, until it is closed. A generation stays as long as a view of it does.
 //
 // # Budget
 //
-// Options.Memory bounds what Bytes says of all generations together: chunks, ids, hash tables, trees. An Apply that might exceed it fails with
-// ErrNoMemory as a whole. Not counted: what the garbage collector has not collected yet (old hash tables, chunks and tree nodes; see GOMEMLIMIT),
-// what open views hold back of trees, and 16 bytes per row and tree while MarkComplete sorts. Zero or less: no limit.
+// Options.Memory bounds what Bytes says of all generations together: chunks, what views hold back of them included, ids, hash tables, trees. An
+// Apply that might exceed it fails with ErrNoMemory as a whole. Chunks that are half dead are compacted as part of Apply; near the budget those
+// that are an eighth dead. Not counted: what the garbage collector has not collected yet (see GOMEMLIMIT); a generation that was replaced, and
+// trees, while a view has them; 30 bytes per row while MarkComplete sorts. Zero or less: no limit.
 //
 // Fingerprint, Compression and MinFreeDisk mean nothing here.
 type HeapStore struct {
@@ -119,7 +124,7 @@ func (s *HeapStore) Apply(changes []Change, positions []Position) (Applied, erro
 	return s.current.Load().apply(changes, positions)
 }
 
-// MarkComplete says that the first load is finished: it puts the rows in order, about half a second for a million. Apply waits. Calling it again
+// MarkComplete says that the first load is finished: it puts the rows in order, about a second for a million. Apply waits. Calling it again
 // does nothing.
 func (s *HeapStore) MarkComplete() error {
 	s.writing.Lock()

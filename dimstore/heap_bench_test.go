@@ -65,7 +65,6 @@ func loadGroups(b *testing.B, s benchTable, first, n int) {
 // BenchmarkHeapRead reads from a million rows, 500 times per view, beside the same in Badger.
 func BenchmarkHeapRead(b *testing.B) {
 	heap := benchHeap(b, benchRows)
-	b.Logf("%d bytes per row", heap.Bytes()/benchRows)
 	disk := benchStore(b)
 	loadGroups(b, disk, 0, benchRows)
 	require.NoError(b, disk.MarkComplete())
@@ -180,6 +179,7 @@ func BenchmarkHeapGC(b *testing.B) {
 		with += collect()
 		n++
 	}
+	b.ReportMetric(float64(s.Bytes())/benchRows, "B/row")
 	b.ReportMetric(float64((with/time.Duration(n)-without).Microseconds())/1000, "gc-ms")
 	runtime.KeepAlive(s)
 }

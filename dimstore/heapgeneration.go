@@ -2,7 +2,6 @@ package dimstore
 
 import (
 	"bytes"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,64 +136,6 @@ func (g *heapGeneration) markComplete() error {
 	g.order()
 	g.complete.Store(true)
 	return nil
-}
-
-// order builds the trees. It is called by the holder of writing.
-func (g *heapGeneration) order() {
-	if g.ordered.Load() {
-		return
-	}
-	indexes := g.store.options.Indexes
-	byPartition := make(map[uint32][]treeEntry, len(g.partitions))
-	for _, p := range g.partitions {
-		byPartition[p.number] = make([]treeEntry, 0, p.rows)
-	}
-	byIndex := make([][]treeEntry, len(indexes))
-	var codes []byte
-	var last uint32 // partition
-	var entries []treeEntry
-	for id := uint32(1); id < g.ids.next; id++ {
-		ref := g.ids.get(id)
-		if ref == 0 {
-			continue
-		}
-		k := parseHeapKey(g.arena.at(ref))
-		if k.mark {
-			continue
-		}
-		if k.partition != last {
-			byPartition[last] = entries
-			last, entries = k.partition, byPartition[k.partition]
-		}
-		entries = append(entries, treeEntry{keyHead(k.key), id})
-		for i := range indexes {
-			var ok bool
-			if codes, ok = appendIndexCodes(codes[:0], &indexes[i], k.row()); ok {
-				byIndex[i] = append(byIndex[i], treeEntry{g.codesHead(codes), id})
-			}
-		}
-	}
-	byPartition[last] = entries
-	var edits []edit[*heapLive]
-	for _, p := range g.partitions {
-		p.tree = g.sortedTree(byPartition[p.number], g.compareKeys)
-		byPartition[p.number] = nil
-		if p.rows > 0 {
-			edits = append(edits, edit[*heapLive]{item: &heapLive{p.number, p.tuple, p.tree}})
-		}
-	}
-	trees := make([]heapTree, len(indexes))
-	for i := range indexes {
-		trees[i] = g.sortedTree(byIndex[i], g.comparePlaces)
-		byIndex[i] = nil
-	}
-	g.commit(heapLiveSet{list[*heapLive]{}.edited(byLiveTuple, edits)}, trees, nil)
-	g.ordered.Store(true)
-}
-
-func (g *heapGeneration) sortedTree(entries []treeEntry, order treeOrder) heapTree {
-	slices.SortFunc(entries, order.compare)
-	return buildTree(entries)
 }
 
 // codesHead is the head of the entries of an index with certain codes: equal ones are found together, in no order that means anything.

@@ -144,6 +144,21 @@ func (h *heapHash) grow(s *heapShard, old *heapTable) *heapTable {
 	return t
 }
 
+// renumber replaces the ids, while nobody reads.
+func (h *heapHash) renumber(ids []uint32) {
+	for i := range h.shards {
+		t := h.shards[i].table.Load()
+		if t == nil {
+			continue
+		}
+		for at := range t.slots {
+			if slot := t.slots[at].Load(); slot != 0 && uint32(slot) != heapGone {
+				t.slots[at].Store(slot>>32<<32 | uint64(ids[uint32(slot)]))
+			}
+		}
+	}
+}
+
 // size is what the tables take with n more ids, whichever of them grow.
 func (h *heapHash) size(n int) int64 { return max(h.taken, int64(h.live+n)*16+heapShards*8*firstTable) }
 
@@ -181,12 +196,16 @@ func (i *heapIDs) take() uint32 {
 		return id
 	}
 	id := i.next
-	if segments := *i.segments.Load(); int(id>>heapSegmentBits) == len(segments) {
-		segments = append(segments, new(heapSegment)) // behind what readers know
-		i.segments.Store(&segments)
+	if int(id>>heapSegmentBits) == len(*i.segments.Load()) {
+		i.grow()
 	}
 	i.next++
 	return id
+}
+
+func (i *heapIDs) grow() {
+	segments := append(*i.segments.Load(), new(heapSegment)) // behind what readers know
+	i.segments.Store(&segments)
 }
 
 // give takes an id back. No view is open that may still have it.

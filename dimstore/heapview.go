@@ -118,19 +118,18 @@ type heapWindow struct {
 	records [maxHeapWindow][]byte
 	touched [maxHeapWindow]byte
 	n       int
-	next    int // size
+	size    int // the next time
 }
 
 const (
-	minHeapWindow = 4
+	minHeapWindow = 4 // to begin with when the heads don't tell where the prefix ends
 	maxHeapWindow = 16
 )
 
 // fill takes the next entries whose heads are head in the bits of mask; false: there is none.
 func (v *heapView) fill(w *heapWindow, c *treeCursor, head, mask uint64) bool {
-	w.next = min(max(4*w.next, minHeapWindow), maxHeapWindow)
 	var ids [maxHeapWindow]uint32
-	for w.n = 0; w.n < w.next && c.valid(); w.n++ {
+	for w.n = 0; w.n < w.size && c.valid(); w.n++ {
 		e := c.entry()
 		if e.head&mask != head {
 			c.depth = -1
@@ -145,6 +144,7 @@ func (v *heapView) fill(w *heapWindow, c *treeCursor, head, mask uint64) bool {
 		w.records[i] = v.gen.arena.at(w.refs[i])
 		w.touched[i] = w.records[i][heapIDSize]
 	}
+	w.size = maxHeapWindow
 	return w.n > 0
 }
 
@@ -167,7 +167,11 @@ func (v *heapView) Scan(partition, prefix []byte, yield func(row record.Row) boo
 	head := keyHead(prefix)
 	mask := ^uint64(0) << (8 * (8 - min(len(prefix), 8)))
 	c := p.tree.seek(head, before)
-	for w := (heapWindow{}); v.fill(&w, &c, head, mask); {
+	w := heapWindow{size: maxHeapWindow}
+	if len(prefix) > 8 {
+		w.size = minHeapWindow
+	}
+	for v.fill(&w, &c, head, mask) {
 		for _, record := range w.records[:w.n] {
 			k := parseHeapKey(record)
 			if !bytes.HasPrefix(k.key, prefix) || !yield(k.row()) {
@@ -187,7 +191,7 @@ func (v *heapView) ScanIndex(index int, key []byte, yield func(row record.Row) b
 	}
 	head := v.gen.codesHead(key)
 	c := v.commit.trees[index].seek(head, nil)
-	for w := (heapWindow{}); v.fill(&w, &c, head, ^uint64(0)); {
+	for w := (heapWindow{size: maxHeapWindow}); v.fill(&w, &c, head, ^uint64(0)); {
 		for _, record := range w.records[:w.n] {
 			k := parseHeapKey(record)
 			row := k.row()
