@@ -205,10 +205,12 @@ func (l *load) end(t *testing.T) int {
 	return l.wait(t)
 }
 
-// read returns the committed records of a topic from its beginning to its last
-// stable offset, per partition in order.
+// read returns the committed records of a topic from its beginning to its end,
+// per partition in order. It waits until no transaction is open: the markers of a
+// committed one may come after the answer to the commit.
 func (c *cluster) read(t *testing.T, topic string) []*kgo.Record {
 	t.Helper()
+	c.noOpenTransaction(t, topic)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	ends, err := c.admin.ListCommittedOffsets(ctx, c.topic(topic))

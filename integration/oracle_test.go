@@ -117,7 +117,6 @@ func factID(r *kgo.Record) (int, error) {
 // is there once, as it must be, on the partition and in the order of its key.
 func (c *cluster) exactlyOnce(t *testing.T, n, customers int) {
 	t.Helper()
-	c.noOpenTransaction(t, "out")
 	seen := make([]int, n)
 	var wrong []string
 	for _, r := range c.read(t, "out") {
