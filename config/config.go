@@ -104,7 +104,8 @@ type Dimension struct {
 	// PartitionBy is a subset of the primary key, in its own order.
 	PartitionBy   []string      `koanf:"partition_by" check:"text" example:"[dt]"`
 	AutoPartition AutoPartition `koanf:"auto_partition"`
-	Indexes       [][]string    `koanf:"indexes" check:"text" example:"[[nation]]"`
+	// Indexes are sets of columns, none of them twice.
+	Indexes [][]string `koanf:"indexes" check:"text" example:"[[nation]]"`
 	// Version is offset, timestamp or column:NAME.
 	Version           string        `koanf:"version" default:"offset" check:"version"`
 	Store             string        `koanf:"store" default:"badger" enum:"badger|memory"`
@@ -137,8 +138,9 @@ type Refresh struct {
 type Lookup struct {
 	// Dimension is the name of one of the dimensions.
 	Dimension string `koanf:"dimension" need:"yes" check:"text" example:"customer"`
-	// On has at least one condition, in the order of the file.
-	On         Conditions `koanf:"on" need:"yes" example:"{id: customer_id}"`
+	// On is in the order of the file. It has at least one condition, unless Partitions
+	// is set: then the partition columns may be all that the key consists of.
+	On         Conditions `koanf:"on" example:"{id: customer_id}"`
 	Join       string     `koanf:"join" default:"left" enum:"left|inner"`
 	Select     Select     `koanf:"select" need:"yes" example:"{customer_name: name}"`
 	Into       string     `koanf:"into" check:"text"`

@@ -22,7 +22,31 @@ func (l *loader) checkDimensions(c *Config) {
 		}
 		l.checkDimensionTopic(d, at)
 		l.checkKeys(d, at)
+		l.checkIndexes(d, at)
 		l.checkAutoPartition(d, at)
+	}
+}
+
+// maxIndexes is how many indexes the store can number.
+const maxIndexes = 255
+
+// checkIndexes refuses a set of columns that is there already: which of the two a
+// lookup uses could not be told, and both would be kept up to date.
+func (l *loader) checkIndexes(d *Dimension, at string) {
+	if path := at + ".indexes"; !l.ok(path) {
+		return
+	} else if len(d.Indexes) > maxIndexes {
+		l.fail(path, fmt.Sprintf("has %d indexes", len(d.Indexes)), fmt.Sprintf("at most %d", maxIndexes))
+		return
+	}
+	seen := map[string]int{}
+	for i, columns := range d.Indexes {
+		set := fmt.Sprintf("%q", slices.Sorted(slices.Values(columns)))
+		if first, twice := seen[set]; twice {
+			l.fail(indexed(at+".indexes", i), "has the columns of "+indexed(at+".indexes", first), "each set of columns once")
+			continue
+		}
+		seen[set] = i
 	}
 }
 
@@ -87,10 +111,25 @@ func (l *loader) checkLookups(c *Config) {
 		if path := at + ".dimension"; l.ok("dimensions") && l.ok(path) && !slices.Contains(names, k.Dimension) {
 			l.fail(path, quote(k.Dimension)+" is not a dimension", rightDimension(k.Dimension, names))
 		}
+		l.checkOn(&k, at)
 		if k.Rows == "array" && k.Into == "" && l.ok(at+".rows") && l.ok(at+".into") {
 			l.fail(at+".rows", "array needs a field to be put into", "into: NAME beside it")
 		}
 	}
+}
+
+// checkOn asks for a join condition. With partitions, the key may have no other
+// columns than those whose place the latest partition takes.
+func (l *loader) checkOn(k *Lookup, at string) {
+	path := at + ".on"
+	if len(k.On) > 0 || k.Partitions != "" || !l.ok(path) || !l.ok(at+".partitions") {
+		return
+	}
+	what := "is required and missing"
+	if l.written(path) {
+		what = "is an empty mapping"
+	}
+	l.fail(path, what, "on: {id: customer_id}")
 }
 
 func rightDimension(name string, names []string) string {

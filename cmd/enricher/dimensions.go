@@ -31,11 +31,20 @@ type dimension struct {
 
 // Read opens a view on the rows for one batch of facts. A dimension without a complete generation answers as empty.
 func (d *dimension) Read() lookup.View {
-	if s := d.store.Load(); s != nil && s.Complete() {
-		return s.Read()
+	feed, s := d.feed.Load(), d.store.Load()
+	if feed == nil || s == nil || !s.Complete() {
+		return emptyView{}
 	}
-	return emptyView{}
+	return feed.View(s.Read)
 }
+
+// A view of a feed is all that lookups may ask for.
+var (
+	_ lookup.IndexView     = (*changelog.View)(nil)
+	_ lookup.PartitionView = (*changelog.View)(nil)
+	_ lookup.IndexView     = emptyView{}
+	_ lookup.PartitionView = emptyView{}
+)
 
 // warm reports whether the dimension has been read up to the end that was seen at start.
 func (d *dimension) warm() bool {
@@ -54,10 +63,13 @@ func (d *dimension) warm() bool {
 // emptyView is a table without rows.
 type emptyView struct{}
 
-func (emptyView) Get(_, _ []byte) (record.Row, bool, error)       { return nil, false, nil }
-func (emptyView) Scan(_, _ []byte, _ func(record.Row) bool) error { return nil }
-func (emptyView) HasPartition([]byte) bool                        { return false }
-func (emptyView) Close()                                          {}
+func (emptyView) Get(_, _ []byte) (record.Row, bool, error)                { return nil, false, nil }
+func (emptyView) Scan(_, _ []byte, _ func(record.Row) bool) error          { return nil }
+func (emptyView) ScanIndex(_ int, _ []byte, _ func(record.Row) bool) error { return nil }
+func (emptyView) HasPartition([]byte) bool                                 { return false }
+func (emptyView) Latest(int) [][]byte                                      { return nil }
+func (emptyView) Expired([]byte) bool                                      { return false }
+func (emptyView) Close()                                                   {}
 
 // openStores opens the stores of all dimensions at the same time: one that was not closed cleanly reads its last writes first. What was opened is in the
 // dimensions even when there is an error.
@@ -67,7 +79,7 @@ func openStores(dir *dimstore.Dir, dimensions []*dimension, o dimstore.Options) 
 	for i, d := range dimensions {
 		wg.Go(func() {
 			o := o
-			o.Name, o.Fingerprint = d.plan.Name, d.plan.Fingerprint
+			o.Name, o.Fingerprint, o.Indexes, o.Version = d.plan.Name, d.plan.Fingerprint, d.plan.storeIndexes(), d.plan.storeVersion()
 			store, err := dir.OpenStore(o)
 			if err != nil {
 				errs[i] = fmt.Errorf("dimension %s: %w", d.plan.Name, err)
@@ -114,7 +126,7 @@ func follow(ctx context.Context, dimensions []*dimension, fail func(error)) (wai
 // changelogOptions are what the dimension itself says of its feed; its store is open.
 func (d *dimension) changelogOptions(deadLetter deadLetterFunc) changelog.Options {
 	o := changelog.Options{
-		Name: d.plan.Name, Topic: d.plan.Topic, Schema: d.plan.Schema, KeyFormat: d.plan.KeyFormat,
+		Name: d.plan.Name, Topic: d.plan.Topic, Schema: d.plan.Schema, KeyFormat: d.plan.KeyFormat, Version: d.plan.Version,
 		Sink: d.store.Load(), CheckInterval: d.plan.Refresh.Interval,
 	}
 	if deadLetter != nil {

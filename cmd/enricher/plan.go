@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"enricher/config"
+	"enricher/dimstore"
 	"enricher/lookup"
 	"enricher/record"
 )
@@ -18,6 +20,8 @@ type dimensionPlan struct {
 	config.Dimension
 
 	Schema *record.Schema
+	// IndexColumns are the columns of each of the Indexes, by their places in Schema.
+	IndexColumns [][]int
 	// Fingerprint changes with everything that decides how a changelog record becomes a row: rows on disk under another one are not used.
 	Fingerprint string
 }
@@ -40,7 +44,7 @@ func newPlan(cfg *config.Config, table func(dimension string) lookup.Table) (ser
 			problems = append(problems, cfg.Problem("dimensions["+strconv.Itoa(i)+"]", err.Error(), ""))
 			continue
 		}
-		plan.Dimensions = append(plan.Dimensions, dimensionPlan{d, schema, fingerprint(d, schema)})
+		plan.Dimensions = append(plan.Dimensions, dimensionPlan{d, schema, indexesOf(d, schema), fingerprint(d, schema)})
 	}
 	memory, err := splitMemory(int64(cfg.Store.Memory), len(cfg.Dimensions))
 	if err != nil {
@@ -54,7 +58,28 @@ func newPlan(cfg *config.Config, table func(dimension string) lookup.Table) (ser
 	return plan, config.NewInvalidError(problems)
 }
 
-// schemaOf gives the columns of a dimension that are stored: the declared ones, those of its keys, and those that its lookups use.
+// storeIndexes are the indexes as the store keeps them.
+func (d *dimensionPlan) storeIndexes() []dimstore.Index {
+	var indexes []dimstore.Index
+	for _, columns := range d.IndexColumns {
+		index := dimstore.Index{Columns: columns}
+		for _, c := range columns {
+			index.Types = append(index.Types, d.Schema.Columns[c].Type)
+		}
+		indexes = append(indexes, index)
+	}
+	return indexes
+}
+
+// storeVersion is what the store compares versions by.
+func (d *dimensionPlan) storeVersion() string {
+	if _, ok := versionColumn(d.Version); ok {
+		return dimstore.VersionColumn
+	}
+	return d.Version
+}
+
+// schemaOf gives the columns of a dimension that are stored: the declared ones, those of its keys and indexes, and those that its lookups use.
 func schemaOf(cfg *config.Config, d config.Dimension) (*record.Schema, error) {
 	declared := make([]record.Column, len(d.Columns))
 	for i, c := range d.Columns {
@@ -67,9 +92,26 @@ func schemaOf(cfg *config.Config, d config.Dimension) (*record.Schema, error) {
 	return record.NewSchema(declared, usedColumns(cfg.Lookups, d), d.PrimaryKey, d.PartitionBy)
 }
 
-// usedColumns are the columns of the dimension that lookups name and that are not declared, sorted: the order of the lookups must not change the stored rows.
+// indexesOf resolves the columns of the indexes; schemaOf has put all of them into the schema.
+func indexesOf(d config.Dimension, s *record.Schema) [][]int {
+	var indexes [][]int
+	for _, names := range d.Indexes {
+		columns := make([]int, len(names))
+		for i, name := range names {
+			columns[i] = s.Index(name)
+		}
+		indexes = append(indexes, columns)
+	}
+	return indexes
+}
+
+// usedColumns are the columns of the dimension that lookups, indexes and the version name and that are not declared, sorted: the order of the lookups must
+// not change the stored rows.
 func usedColumns(lookups []config.Lookup, d config.Dimension) []string {
-	var names []string
+	names := slices.Concat(d.Indexes...)
+	if column, ok := versionColumn(d.Version); ok {
+		names = append(names, column)
+	}
 	for _, l := range lookups {
 		if l.Dimension != d.Name {
 			continue
@@ -91,18 +133,24 @@ func usedColumns(lookups []config.Lookup, d config.Dimension) []string {
 	return slices.Compact(names)
 }
 
+// versionColumn is the column that `version: column:NAME` names.
+func versionColumn(version string) (name string, ok bool) {
+	return strings.CutPrefix(version, "column:")
+}
+
 func fingerprint(d config.Dimension, s *record.Schema) string {
 	h := sha256.New()
 	for _, part := range []string{d.Topic, d.TopicPattern, d.Format, d.KeyFormat, d.Version, s.Fingerprint()} {
 		fmt.Fprintf(h, "%q,", part)
 	}
+	fmt.Fprintf(h, "%q,", d.Indexes) // in their order: entries are stored under the number of their index
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 func lookupOptions(cfg *config.Config, dimensions []dimensionPlan, table func(string) lookup.Table) lookup.Options {
 	o := lookup.Options{BatchBytes: runBytes, MaxBytes: factBytes}
 	for _, d := range dimensions {
-		dimension := lookup.Dimension{Name: d.Name, Schema: d.Schema}
+		dimension := lookup.Dimension{Name: d.Name, Schema: d.Schema, Indexes: d.IndexColumns}
 		if table != nil {
 			dimension.Table = table(d.Name)
 		}
@@ -110,7 +158,7 @@ func lookupOptions(cfg *config.Config, dimensions []dimensionPlan, table func(st
 	}
 	for _, l := range cfg.Lookups {
 		step := lookup.Step{
-			Dimension: l.Dimension, Join: l.Join, Into: l.Into, Rows: l.Rows, OnConflict: l.OnConflict,
+			Dimension: l.Dimension, Join: l.Join, Into: l.Into, Rows: l.Rows, Partitions: l.Partitions, OnConflict: l.OnConflict,
 			Select: lookup.Select{All: l.Select.All, List: l.Select.List},
 		}
 		for _, c := range l.On {

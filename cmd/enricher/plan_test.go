@@ -17,7 +17,7 @@ output: {topic: out}
 
 func TestSchemaHasTheColumnsThatLookupsUse(t *testing.T) {
 	cfg := parse(t, planBase+`dimensions:
-  - {name: customer, topic: customer, columns: {name: string, id: int}, primary_key: [region, id]}
+  - {name: customer, topic: customer, columns: {name: string, id: int}, primary_key: [region, id], indexes: [[name, kind], [city]], version: "column:at"}
   - {name: nation, topic: nation, primary_key: [n]}
 lookups:
   - {dimension: customer, on: {region: r, id: cust}, select: {a: zip, b: name}, where: {segment: X}}
@@ -32,9 +32,10 @@ lookups:
 			names[i] = append(names[i], c.Name)
 		}
 	}
-	assert.Equal(t, []string{"name", "id", "city", "region", "segment", "zip"}, names[0], "declared in order, then used, sorted")
+	assert.Equal(t, []string{"name", "id", "at", "city", "kind", "region", "segment", "zip"}, names[0], "declared in order, then used, sorted")
 	assert.Equal(t, 2, plan.Dimensions[0].Schema.Declared)
 	assert.Equal(t, []string{"label", "n"}, names[1])
+	assert.Equal(t, [][]int{{0, 4}, {3}}, plan.Dimensions[0].IndexColumns)
 }
 
 func TestFingerprint(t *testing.T) {
@@ -58,12 +59,18 @@ func TestFingerprint(t *testing.T) {
 		assert.Equal(t, base, f, name)
 	}
 	other := map[string]string{
-		"topic":       of("topic: u, primary_key: [id]", look),
-		"key format":  of(dim+", key_format: string", look),
-		"type":        of(dim+", columns: {id: int}", look),
-		"primary key": of("topic: t, primary_key: [id, a]", look),
-		"partitions":  of("topic: t, primary_key: [id, a], partition_by: [a]", "{dimension: d, on: {id: x, a: y}, select: [b]}"),
-		"one more":    of(dim, "{dimension: d, on: {id: x}, select: [a, b, c]}"),
+		"topic":         of("topic: u, primary_key: [id]", look),
+		"version":       of(dim+", version: timestamp", look),
+		"other version": of(dim+", version: 'column:a'", look),
+		"index":         of(dim+", indexes: [[a]]", look),
+		"indexes":       of(dim+", indexes: [[a], [b]]", look),
+		"their order":   of(dim+", indexes: [[b], [a]]", look),
+		"one index":     of(dim+", indexes: [[a, b]]", look),
+		"key format":    of(dim+", key_format: string", look),
+		"type":          of(dim+", columns: {id: int}", look),
+		"primary key":   of("topic: t, primary_key: [id, a]", look),
+		"partitions":    of("topic: t, primary_key: [id, a], partition_by: [a]", "{dimension: d, on: {id: x, a: y}, select: [b]}"),
+		"one more":      of(dim, "{dimension: d, on: {id: x}, select: [a, b, c]}"),
 	}
 	seen := map[string]string{base: "base"}
 	for name, f := range other {

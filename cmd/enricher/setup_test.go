@@ -72,12 +72,17 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// config writes the configuration file; more are further sections.
+// config writes the configuration file of one simple lookup; more are further sections.
 func (b *bench) config(more string) string {
+	return b.tables(`dimensions: [{name: customer, topic: customer, columns: {id: int, name: string}, primary_key: [id]}]
+lookups: [{dimension: customer, on: {id: cust}, select: [name]}]
+` + more)
+}
+
+// tables writes the configuration file; more are dimensions, lookups and further sections.
+func (b *bench) tables(more string) string {
 	return writeFile(b.t, "enricher.yaml", fmt.Sprintf(`kafka: {brokers: [%q]}
 input: {topics: [facts], group: g}
-dimensions: [{name: customer, topic: customer, columns: {id: int, name: string}, primary_key: [id]}]
-lookups: [{dimension: customer, on: {id: cust}, select: [name]}]
 output: {topic: out}
 store: {dir: %q, memory: 64MiB, min_free_disk: 1MiB}
 admin: {listen: %q}
@@ -85,9 +90,19 @@ log: {format: text}
 %s`, b.broker, b.dir, b.admin, more))
 }
 
+// produce writes a record; without a value it is a delete.
 func (b *bench) produce(topic, key, value string) {
 	b.t.Helper()
-	require.NoError(b.t, b.client.ProduceSync(b.t.Context(), &kgo.Record{Topic: topic, Key: []byte(key), Value: []byte(value)}).FirstErr())
+	b.produceAt(topic, key, value, time.Now())
+}
+
+func (b *bench) produceAt(topic, key, value string, at time.Time) {
+	b.t.Helper()
+	rec := &kgo.Record{Topic: topic, Key: []byte(key), Timestamp: at}
+	if value != "" {
+		rec.Value = []byte(value)
+	}
+	require.NoError(b.t, b.client.ProduceSync(b.t.Context(), rec).FirstErr())
 }
 
 // output gives the next n values of the output topic.
