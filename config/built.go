@@ -25,7 +25,6 @@ func notBuilt() []unbuiltKey {
 		{key: "dimensions[].topic_pattern"},
 		{key: "dimensions[].format", built: json},
 		{key: "dimensions[].auto_partition"},
-		{key: "dimensions[].store", built: []string{"badger"}},
 		{key: "dimensions[].cache_keys"},
 		{key: "dimensions[].refresh.mode", built: []string{"async"}},
 		{key: "dimensions[].refresh.interval"},

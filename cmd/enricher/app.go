@@ -181,7 +181,7 @@ func (a *app) operate(ctx context.Context, cancel context.CancelCauseFunc) (err 
 	instance := a.cfg.InstanceID(dir.InstanceID())
 	a.instanceID.Store(&instance)
 	open.add(func() error { return closeStores(a.dimensions) })
-	if err := openStores(dir, a.dimensions, a.storeOptions()); err != nil {
+	if err := openStores(dir, a.dimensions, a.storeOptions(), a.plan.Memory); err != nil {
 		return err
 	}
 	deadLetter, err := a.deadLetters(instance, &open)

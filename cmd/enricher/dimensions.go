@@ -24,10 +24,51 @@ const deleteMarkTTL = 24 * time.Hour
 // store is open.
 type dimension struct {
 	plan  dimensionPlan
-	store atomic.Pointer[dimstore.Store]      // nil before it is open
+	store atomic.Pointer[rowStore]            // nil before it is open
 	feed  atomic.Pointer[changelog.Dimension] // nil before that
 	cold  atomic.Bool                         // the service went on without it (processing.warmup.on_timeout: proceed)
 }
+
+// rowStore is the store of one dimension, on disk or in memory.
+type rowStore struct {
+	changelog.Sink
+
+	read  func() dimstore.View
+	close func() error
+}
+
+// openStore opens the store of the kind that the plan says.
+func openStore(dir *dimstore.Dir, d *dimensionPlan, o dimstore.Options, memory memorySplit) (*rowStore, error) {
+	o.Name, o.Fingerprint, o.Indexes, o.Version = d.Name, d.Fingerprint, d.storeIndexes(), d.storeVersion()
+	if d.Store == storeMemory {
+		o.Memory = memory.Rows
+		s, err := dir.OpenHeap(o)
+		if err != nil {
+			return nil, err
+		}
+		return &rowStore{Sink: heapSink{s}, read: s.Read, close: s.Close}, nil
+	}
+	o.Memory = memory.Store
+	s, err := dir.OpenStore(o)
+	if err != nil {
+		return nil, err
+	}
+	return &rowStore{Sink: s, read: s.Read, close: s.Close}, nil
+}
+
+// heapSink lets a changelog load a generation in memory beside another.
+type heapSink struct{ *dimstore.HeapStore }
+
+// Generation begins one.
+func (s heapSink) Generation(reason string) (changelog.Generation, error) {
+	l, err := s.Begin(reason)
+	if err != nil {
+		return nil, err // not a nil pointer in an interface
+	}
+	return l, nil
+}
+
+var _ changelog.GenerationSink = heapSink{}
 
 // Read opens a view on the rows for one batch of facts. A dimension without a complete generation answers as empty.
 func (d *dimension) Read() lookup.View {
@@ -35,7 +76,7 @@ func (d *dimension) Read() lookup.View {
 	if feed == nil || s == nil || !s.Complete() {
 		return emptyView{}
 	}
-	return feed.View(s.Read)
+	return feed.View(s.read)
 }
 
 // A view of a feed is all that lookups may ask for.
@@ -73,14 +114,12 @@ func (emptyView) Close()                                                   {}
 
 // openStores opens the stores of all dimensions at the same time: one that was not closed cleanly reads its last writes first. What was opened is in the
 // dimensions even when there is an error.
-func openStores(dir *dimstore.Dir, dimensions []*dimension, o dimstore.Options) error {
+func openStores(dir *dimstore.Dir, dimensions []*dimension, o dimstore.Options, memory memorySplit) error {
 	errs := make([]error, len(dimensions))
 	var wg sync.WaitGroup
 	for i, d := range dimensions {
 		wg.Go(func() {
-			o := o
-			o.Name, o.Fingerprint, o.Indexes, o.Version = d.plan.Name, d.plan.Fingerprint, d.plan.storeIndexes(), d.plan.storeVersion()
-			store, err := dir.OpenStore(o)
+			store, err := openStore(dir, &d.plan, o, memory)
 			if err != nil {
 				errs[i] = fmt.Errorf("dimension %s: %w", d.plan.Name, err)
 				return
@@ -97,7 +136,7 @@ func closeStores(dimensions []*dimension) error {
 	var errs []error
 	for _, d := range dimensions {
 		if store := d.store.Load(); store != nil {
-			if err := store.Close(); err != nil {
+			if err := store.close(); err != nil {
 				errs = append(errs, fmt.Errorf("dimension %s: close store: %w", d.plan.Name, err))
 			}
 		}
@@ -127,7 +166,7 @@ func follow(ctx context.Context, dimensions []*dimension, fail func(error)) (wai
 func (d *dimension) changelogOptions(deadLetter deadLetterFunc) changelog.Options {
 	o := changelog.Options{
 		Name: d.plan.Name, Topic: d.plan.Topic, Schema: d.plan.Schema, KeyFormat: d.plan.KeyFormat, Version: d.plan.Version,
-		Sink: d.store.Load(), CheckInterval: d.plan.Refresh.Interval,
+		Sink: d.store.Load().Sink, CheckInterval: d.plan.Refresh.Interval,
 	}
 	if deadLetter != nil {
 		o.DeadLetter = func(ctx context.Context, rec *kgo.Record, class, message string) error {

@@ -8,6 +8,9 @@ import (
 // Bounds of the parts of store.memory, in bytes.
 const (
 	minStoreMemory = 8 << 20 // of one dimension: two small memtables and the indexes of a few tables
+	// enoughStoreMemory is six memtables of the greatest size that they get; more would only be a cache.
+	enoughStoreMemory = 128 << 20
+
 	minFetchBuffer = 1 << 20
 	maxFetchBuffer = 64 << 20 // a longer queue of fetched records only makes them older
 	minProduceBuf  = 2 << 20
@@ -24,15 +27,18 @@ const (
 // memorySplit is store.memory divided among everything that the service sizes itself. It is done here and nowhere else; the parts never add up to more than
 // the whole.
 type memorySplit struct {
-	Store          int64 // of one dimension: its memtables and indexes
+	Store          int64 // of one dimension on disk: its memtables and indexes
+	Rows           int64 // of one dimension in memory: all that its rows take
 	DimensionFetch int   // of one dimension: records fetched and not yet applied
 	FactFetch      int   // facts fetched and not yet looked up
 	Produce        int   // output records not yet acknowledged
 }
 
 // splitMemory gives everything its least, and of what is left an eighth to the facts' fetch buffer, a sixteenth to the produce buffer and an eighth to the
-// fetch buffers of all dimensions together, each up to its bound; the stores share the rest evenly. It is an error when there is less than the least.
-func splitMemory(total int64, dimensions int) (memorySplit, error) {
+// fetch buffers of all dimensions together, each up to its bound; the stores share the rest evenly, but beside dimensions in memory those on disk take no more
+// than they can use. It is an error when there is less than the least.
+func splitMemory(total int64, onDisk, inMemory int) (memorySplit, error) {
+	dimensions := onDisk + inMemory
 	n := int64(max(dimensions, 1))
 	least := n*(minStoreMemory+minFetchBuffer) + minFetchBuffer + minProduceBuf
 	spare := total - least
@@ -44,7 +50,12 @@ func splitMemory(total int64, dimensions int) (memorySplit, error) {
 		FactFetch:      int(min(minFetchBuffer+spare/8, maxFetchBuffer)),
 		Produce:        int(min(minProduceBuf+spare/16, maxProduceBuf)),
 	}
-	s.Store = (total - n*int64(s.DimensionFetch) - int64(s.FactFetch) - int64(s.Produce)) / n
+	rest := total - n*int64(s.DimensionFetch) - int64(s.FactFetch) - int64(s.Produce)
+	s.Store = rest / n
+	if inMemory > 0 {
+		s.Store = min(s.Store, enoughStoreMemory)
+		s.Rows = (rest - int64(onDisk)*s.Store) / int64(inMemory)
+	}
 	return s, nil
 }
 

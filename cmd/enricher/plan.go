@@ -15,6 +15,9 @@ import (
 	"enricher/record"
 )
 
+// storeMemory is the value of dimensions[].store that keeps the rows in memory.
+const storeMemory = "memory"
+
 // dimensionPlan is what the configuration means for one dimension.
 type dimensionPlan struct {
 	config.Dimension
@@ -46,7 +49,13 @@ func newPlan(cfg *config.Config, table func(dimension string) lookup.Table) (ser
 		}
 		plan.Dimensions = append(plan.Dimensions, dimensionPlan{d, schema, indexesOf(d, schema), fingerprint(d, schema)})
 	}
-	memory, err := splitMemory(int64(cfg.Store.Memory), len(cfg.Dimensions))
+	inMemory := 0
+	for _, d := range cfg.Dimensions {
+		if d.Store == storeMemory {
+			inMemory++
+		}
+	}
+	memory, err := splitMemory(int64(cfg.Store.Memory), len(cfg.Dimensions)-inMemory, inMemory)
 	if err != nil {
 		problems = append(problems, cfg.Problem("store.memory", err.Error(), ""))
 	}

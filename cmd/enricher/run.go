@@ -70,8 +70,8 @@ func runService(ctx context.Context, file string, environ []string, stderr io.Wr
 	return nil
 }
 
-// gcPercent lets the heap double and once more between two collections. What lives in it is small and bounded (buffers, not rows), and the memory limit
-// holds all the same; at Go's default of 100 a twelfth of the time went into collections.
+// gcPercent lets the heap double and once more between two collections. What lives in it is small and bounded (buffers, and only with store: memory rows), and the memory
+// limit holds all the same; at Go's default of 100 a twelfth of the time went into collections.
 const gcPercent = 200
 
 // limitMemory sets the soft limit of the heap, unless the environment does.

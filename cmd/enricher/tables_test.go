@@ -1,10 +1,16 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestIndexesAndLatestPartitions(t *testing.T) {
@@ -81,6 +87,64 @@ lookups:
 	assert.Equal(t, []string{`{"id":1,"v":"A","w":"A"}`, `{"id":2,"v":null,"w":"B"}`}, b.output(2))
 	b.await("/metrics", 200, `enricher_dimension_changes_total{dimension="byTime",op="stale"} 2`)
 	b.await("/metrics", 200, `enricher_dimension_changes_total{dimension="byColumn",op="stale"} 1`)
+	r.stop()
+	assert.Equal(t, exitDone, r.end(t), r.stderr)
+}
+
+func TestStoreInMemory(t *testing.T) {
+	b := newBench(t, "price", "customer", "facts", "out")
+	b.produce("price", "", `{"dt":"2024","id":1,"nation":7}`)
+	b.produce("price", "", `{"dt":"2025","id":1,"nation":7}`)
+	b.produce("customer", "", `{"id":1,"name":"Ada"}`)
+	b.produce("facts", "", `{"id":1,"n":7}`)
+	file := b.tables(`dimensions:
+  - {name: price, topic: price, columns: {id: int, nation: int}, primary_key: [dt, id], partition_by: [dt], indexes: [[nation]], store: memory}
+  - {name: customer, topic: customer, primary_key: [id]}
+lookups:
+  - {dimension: price, on: {id: id}, partitions: latest, select: {last: dt}}
+  - {dimension: price, on: {nation: n}, select: [dt], into: nation, rows: array}
+  - {dimension: customer, on: {id: id}, select: [name]}
+`)
+	const enriched = `{"id":1,"n":7,"last":"2025","nation":[{"dt":"2024"},{"dt":"2025"}],"name":"Ada"}`
+	status := func() (dimensions []dimensionStatus) {
+		var s serviceStatus
+		_, body := b.get("/status")
+		require.NoError(t, json.Unmarshal([]byte(body), &s), body)
+		return s.Dimensions
+	}
+	r := b.start(file)
+	assert.Equal(t, []string{enriched}, b.output(1))
+	b.await("/readyz", 200, "")
+	for _, d := range status() {
+		assert.True(t, d.Complete && d.Bytes > 0, "%+v", d)
+	}
+	r.stop()
+	assert.Equal(t, exitDone, r.end(t), r.stderr)
+	assert.NoDirExists(t, filepath.Join(b.dir, "price"), "nothing of it is on disk")
+
+	r = b.start(file)
+	b.produce("facts", "", `{"id":1,"n":7}`)
+	assert.Equal(t, []string{enriched}, b.output(1))
+	again := status()
+	assert.Equal(t, int64(2), again[0].RecordsRead, "it is loaded at every start")
+	assert.Zero(t, again[1].RecordsRead)
+	r.stop()
+	assert.Equal(t, exitDone, r.end(t), r.stderr)
+}
+
+func TestMoreRowsThanTheMemoryHolds(t *testing.T) {
+	b := newBench(t, "customer", "facts", "out")
+	large := strings.Repeat("x", 500_000)
+	for i := range 60 {
+		b.produce("customer", "", fmt.Sprintf(`{"id":%d,"name":"%s"}`, i, large))
+	}
+	file := b.tables(`dimensions: [{name: customer, topic: customer, columns: {id: int}, primary_key: [id], store: memory}]
+lookups: [{dimension: customer, on: {id: id}, select: [name]}]
+`)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	r := b.start(writeFile(t, "small.yaml", strings.Replace(string(text), ", memory: 64MiB", ", memory: 16MiB", 1)))
+	b.await("/readyz", 503, "raise store.memory, or keep it on disk (store: badger)")
 	r.stop()
 	assert.Equal(t, exitDone, r.end(t), r.stderr)
 }

@@ -19,10 +19,9 @@ func (a *app) clientFor(role string) []kgo.Opt {
 	return append(slices.Clone(a.client), kgo.WithHooks(newClientMetrics(a.registry, role)))
 }
 
-// storeOptions are those that all dimensions share.
+// storeOptions are those that all dimensions share; openStore adds their own.
 func (a *app) storeOptions() dimstore.Options {
 	return dimstore.Options{
-		Memory:        a.plan.Memory.Store,
 		Compression:   a.cfg.Store.Compression,
 		MinFreeDisk:   uint64(a.cfg.Store.MinFreeDisk),
 		DeleteMarkTTL: deleteMarkTTL,
