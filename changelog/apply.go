@@ -51,8 +51,10 @@ func (f *feed) apply(ctx context.Context, full <-chan *batch, free chan<- *batch
 
 // applyBatch writes a batch, in sync mode at the next refresh.
 func (f *feed) applyBatch(ctx context.Context, b *batch, positions []dimstore.Position) ([]dimstore.Position, error) {
-	if err := f.admission(ctx); err != nil {
-		return positions, err
+	if len(b.changes) > 0 {
+		if err := f.admission(ctx); err != nil {
+			return positions, err
+		}
 	}
 	err := f.write(ctx, func() error {
 		f.admit(ctx, b)
@@ -246,6 +248,8 @@ func (f *feed) dropLeaving(ctx context.Context) error {
 		f.log.InfoContext(ctx, "a topic left with its rows", "topic", next.topic)
 		f.d.state.mu.Lock()
 		f.leaving = f.leaving[1:]
+		f.d.reached()
+		f.d.state.wake()
 		f.d.state.mu.Unlock()
 	}
 }

@@ -54,6 +54,7 @@ type feed struct {
 	reason   string            // why it loads
 	paused   map[string]string // reason → the error behind it
 	failures map[string]string // source → its last error, while it lasts
+	fetchAt  time.Time         // when fetches failed last
 }
 
 // feedTopic is one topic that is read.
@@ -244,6 +245,9 @@ func (f *feed) fail(ctx context.Context, source string, err error) {
 		f.failures = map[string]string{}
 	}
 	f.failures[source] = text
+	if source == sourceFetch {
+		f.fetchAt = time.Now()
+	}
 	s.lastError, s.lastAt = text, time.Now()
 	s.mu.Unlock()
 	if news {

@@ -37,7 +37,7 @@ const (
 )
 
 // Sink is what a dimension needs of its store. Apply, MarkComplete, Reset and DropPartition are called by one goroutine at a time, the others by
-// any. It must also be able to load a generation beside the one that answers: as *dimstore.Store does (Begin), or as a GenerationSink.
+// any. It must also be able to load a generation beside the one that answers: as *dimstore.Store and *dimstore.HeapStore do (Begin), or as a GenerationSink.
 type Sink interface {
 	// Positions are the positions as they are stored, of all buckets.
 	Positions() []dimstore.Position
@@ -71,7 +71,7 @@ type GenerationSink interface {
 	Generation(reason string) (Generation, error)
 }
 
-// Generation is a generation that is loaded; *dimstore.Loading satisfies it. A crash leaves either the old one or, once published, this one.
+// Generation is a generation that is loaded; *dimstore.Loading and *dimstore.HeapLoading satisfy it. A crash leaves either the old one or, once published, this one.
 type Generation interface {
 	// Apply and DropPartition are those of Sink, for this generation.
 	Apply(changes []dimstore.Change, positions []dimstore.Position) (dimstore.Applied, error)
@@ -198,15 +198,24 @@ func (o *Options) compile(d *Dimension) (problems []error) {
 	case interface {
 		Begin(reason string) (*dimstore.Loading, error)
 	}:
-		o.generation = func(reason string) (Generation, error) {
-			l, err := sink.Begin(reason)
-			if err != nil {
-				return nil, err // not a nil pointer in an interface
-			}
-			return l, nil
-		}
+		o.generation = begin(sink.Begin)
+	case interface {
+		Begin(reason string) (*dimstore.HeapLoading, error)
+	}:
+		o.generation = begin(sink.Begin)
 	default:
 		problems = append(problems, errors.New("the sink can't load a generation beside another"))
 	}
 	return problems
+}
+
+// begin adapts the Begin of a store: a nil pointer in an interface is no nil.
+func begin[G Generation](of func(reason string) (G, error)) func(reason string) (Generation, error) {
+	return func(reason string) (Generation, error) {
+		g, err := of(reason)
+		if err != nil {
+			return nil, err
+		}
+		return g, nil
+	}
 }

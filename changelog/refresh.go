@@ -323,7 +323,7 @@ func (f *feed) appliedSum() int64 {
 // reached ends the running refresh when its buckets are where it brings them. For the holder of the state.
 func (d *Dimension) reached() {
 	r := &d.state.refresh
-	if !r.running || d.state.current != r.feed {
+	if !r.running || d.state.current != r.feed || len(r.feed.leaving) > 0 {
 		return
 	}
 	for _, t := range r.targets {

@@ -323,6 +323,8 @@ func TestOptions(t *testing.T) {
 
 var (
 	_ Sink           = (*dimstore.Store)(nil)
+	_ Sink           = (*dimstore.HeapStore)(nil)
 	_ Generation     = (*dimstore.Loading)(nil)
+	_ Generation     = (*dimstore.HeapLoading)(nil)
 	_ GenerationSink = (*memSink)(nil)
 )

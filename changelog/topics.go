@@ -186,6 +186,7 @@ func (f *feed) leave(ctx context.Context, topic string) {
 		f.leaving = append(f.leaving, d)
 		signal(f.todo)
 	}
+	delete(f.failures, sourceFetch) // it may be of this topic; others fail again
 	f.edition++
 	signal(f.more)
 	f.arrive()

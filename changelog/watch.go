@@ -19,6 +19,7 @@ const (
 const (
 	logProgress   = 5 * time.Second
 	certainBefore = 500 * time.Millisecond // what has consequences is looked at twice: brokers learn of a topic at different times
+	fetchesAgain  = 3 * lookBackoffMax     // fetches that fail do so again by then
 	provesApart   = 100 * time.Millisecond // between proofs that facts ask for
 )
 
@@ -135,6 +136,9 @@ func (w *watcher) checkEnds(ctx context.Context) {
 	}
 	w.outcome(ctx, sourceEnds, problems)
 	s.mu.Lock()
+	if len(problems) == 0 && time.Since(f.fetchAt) > fetchesAgain {
+		delete(f.failures, sourceFetch) // where nothing is written, no fetch says that it is over
+	}
 	if f.d.o.Refresh.Mode != Sync && s.current == f && s.warm {
 		if len(problems) == 0 {
 			s.refresh.ok++
