@@ -19,7 +19,7 @@ import (
 // Readers must see the window of one round, whole and in order, however they look. The store has testIndexes.
 func testWindow(t *testing.T, s conformingStore) {
 	t.Helper()
-	const width, rounds, readers = 30, 400, 6
+	const width, rounds, readers = 30, 200, 4
 	offset := int64(0)
 	change := func(n, k int, gone bool) dimstore.Change {
 		offset++

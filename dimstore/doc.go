@@ -1,5 +1,6 @@
 // Package dimstore keeps the rows of dimensions on local disk: rows, indexes over them, the positions they were read up to, and how many live
-// rows each partition has. It knows nothing of Kafka and of facts; encoded tuples and rows come from package record.
+// rows each partition has. It knows nothing of Kafka and of facts; encoded tuples and rows come from package record. What follows is about Store;
+// HeapStore keeps all of it in memory and answers alike.
 //
 // # On disk
 //

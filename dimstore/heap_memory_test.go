@@ -67,6 +67,68 @@ func TestHeapMarksExpire(t *testing.T) {
 		assert.Less(t, s.Bytes(), full*2/3)
 		apply(t, s, remove(bucket3, 1, 50, "", "k"))
 		assert.Equal(t, dimstore.Applied{Upserts: 1}, apply(t, s, older), "no mark")
+
+		// A view holds back the removal of the mark, not its end.
+		v := s.Read()
+		apply(t, s, remove(bucket3, 1, 50, "", "k"))
+		assert.Equal(t, dimstore.Applied{Upserts: 1}, apply(t, s, older))
+		s.SetDeleteMarkTTL(time.Minute)
+		apply(t, s, remove(bucket0, 10_000, 100, "", "k"))
+		assert.Equal(t, dimstore.Applied{Stale: 1}, apply(t, s, older))
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, dimstore.Applied{Deletes: 1}, apply(t, s, remove(bucket3, 0, 50, "", "k")), "as if it had never been there")
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, dimstore.Applied{Upserts: 1}, apply(t, s, older))
+		assert.Equal(t, "old", getIn(t, v, "", "k"))
+		v.Close()
+		require.NoError(t, s.Close())
+	})
+}
+
+// TestHeapOrder completes a load in which rows were deleted, marks expired and a partition was dropped, so that ids were given back.
+func TestHeapOrder(t *testing.T) {
+	path := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := openHeap(t, path, dimstore.Options{Indexes: testIndexes})
+		s.SetChunkSize(1 << 12)
+		m := modelOf(dimstore.Options{Indexes: testIndexes})
+		offset := int64(0)
+		round := func(partition string, n int64, gone bool) {
+			var changes []dimstore.Change
+			for i := range n {
+				c := upsert(bucket0, offset, 1, partition, strconv.FormatInt(i*7919%n, 10), row(strconv.FormatInt(offset%7, 10), `"x"`, strconv.FormatInt(offset, 10)))
+				c.Delete = gone && i%3 == 0
+				changes = append(changes, c)
+				offset++
+			}
+			m.apply(changes, nil)
+			apply(t, s, changes...)
+		}
+		round("a", 900, false)
+		round("b", 900, false)
+		round("c", 900, true)
+		s.SetDeleteMarkTTL(time.Second)
+		round("b", 900, true) // ids that come back when the marks expire
+		time.Sleep(3 * time.Second)
+		s.SetDeleteMarkTTL(time.Hour)
+		round("c", 300, true)
+		require.NoError(t, s.DropPartition([]byte("a")))
+		m.drop("a")
+		round("d", 200, true)
+		require.NoError(t, s.MarkComplete())
+		m.check(t, s)
+		require.Greater(t, s.Keys(), int(s.Rows())+100)
+		older := upsert(bucket3, 0, 0, "c", "0", "old")
+		assert.Equal(t, dimstore.Applied{Stale: 1}, apply(t, s, older), "a mark from before")
+		time.Sleep(2 * time.Hour)
+		for range 3 {
+			apply(t, s)
+		}
+		assert.EqualValues(t, s.Rows(), s.Keys(), "marks from before have expired")
+		m.check(t, s)
+		round("a", 500, true)
+		round("c", 900, true)
+		m.check(t, s)
 		require.NoError(t, s.Close())
 	})
 }
@@ -115,6 +177,9 @@ func TestHeapChurn(t *testing.T) {
 				after := churn(300)
 				later := churn(600)
 				m.check(t, s)
+				time.Sleep(time.Minute)
+				apply(t, s)
+				assert.EqualValues(t, s.Rows(), s.Keys())
 				t.Logf("%d rows: %d bytes, %d with a view open, %d after it, %d later", s.Rows(), first, held, after, later)
 				assert.Greater(t, held, first)
 				assert.Less(t, after, 5*first/2, "tables stay as large as they were")
@@ -223,6 +288,64 @@ func TestHeapBudgetOfTwo(t *testing.T) {
 	require.NoError(t, l.Publish())
 	apply(t, s, large(100))
 	require.Equal(t, i, s.Rows())
+	require.NoError(t, s.Close())
+}
+
+// TestHeapLargeCommits replaces many rows at once, which takes a while, beside readers: a view has all of it or nothing.
+func TestHeapLargeCommits(t *testing.T) {
+	s := openHeap(t, t.TempDir(), dimstore.Options{})
+	const keys, rounds, readers = 10_000, 30, 3
+	key := func(k int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(k)) }
+	changes := make([]dimstore.Change, keys)
+	write := func(n int) {
+		value := strconv.Itoa(n)
+		for k := range changes {
+			changes[k] = dimstore.Change{Bucket: bucket0, Offset: int64(n*keys + k), Key: key(k), Row: []byte(value)}
+		}
+		apply(t, s, changes...)
+	}
+	read := func(rng *rand.Rand) error {
+		v := s.Read()
+		defer v.Close()
+		first := ""
+		for range 2000 {
+			row, ok, err := v.Get(nil, key(rng.IntN(keys)))
+			if first == "" {
+				first = string(row)
+			}
+			if err != nil || !ok || string(row) != first {
+				return fmt.Errorf("row of round %s in a view of round %s: %v: %w", row, first, ok, err)
+			}
+		}
+		return nil
+	}
+	write(0)
+	stop := make(chan struct{})
+	failed := make(chan error, readers)
+	for r := range readers {
+		go func() {
+			rng := rand.New(rand.NewPCG(uint64(r), 1))
+			for {
+				err := read(rng)
+				select {
+				case <-stop:
+				default:
+					if err == nil {
+						continue
+					}
+				}
+				failed <- err
+				return
+			}
+		}()
+	}
+	for n := 1; n < rounds; n++ {
+		write(n)
+	}
+	close(stop)
+	for range readers {
+		require.NoError(t, <-failed)
+	}
 	require.NoError(t, s.Close())
 }
 
