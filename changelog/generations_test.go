@@ -152,7 +152,10 @@ func TestLoadingBreaks(t *testing.T) {
 		writes := w.limit()
 		w.breakBucket(2, "2", row(2, "B"), "3", row(3, "C"))
 		writes.Store(2)
-		w.eventually("loading", func() bool { st := r.Status(); return st.Loading != nil && st.Loading.Progress.Ratio == 0 && w.sink.begun == 1 })
+		w.eventually("loading", func() bool {
+			st := r.Status()
+			return st.Loading != nil && st.Loading.Progress.Ratio == 0 && w.sink.begun == 1
+		})
 		time.Sleep(time.Minute)
 		require.NoError(t, deleteTopic(w))
 		require.NoError(t, w.cluster.CreateTopic(topic, 1, nil))
