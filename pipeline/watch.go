@@ -15,9 +15,13 @@ import (
 // topicWatch is how often the topics and the group are looked at while facts flow.
 const topicWatch = 10 * time.Second
 
+// releaseEvery is the least time between two attempts to release the group's offsets: where one does not help, they wait for somebody else.
+const releaseEvery = 2 * time.Minute
+
 // watch keeps the state of the topics true while facts flow, and sees that the group reads all of them.
 func (p *Pipeline) watch(ctx context.Context, admin *kadm.Client) {
 	var unread []laneID
+	var released time.Time
 	for {
 		pause(ctx, topicWatch)
 		if ctx.Err() != nil {
@@ -25,6 +29,9 @@ func (p *Pipeline) watch(ctx context.Context, admin *kadm.Client) {
 		}
 		p.watchTopics(ctx, admin)
 		unread = p.watchGroup(ctx, admin, unread)
+		if time.Since(released) > releaseEvery && p.watchPending(ctx) {
+			released = time.Now()
+		}
 	}
 }
 
