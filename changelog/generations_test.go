@@ -85,7 +85,7 @@ func TestOldGenerationIsUpdatedMeanwhile(t *testing.T) {
 				}
 				r.rebuilt(1)
 				w.holds(row(1, "C"), row(2, "199"))
-				assert.Equal(t, 1, w.sink.begun)
+				assert.Equal(t, 1, w.sink.count(&w.sink.begun))
 				w.put("3", row(3, "later"))
 				r.refresh()
 				w.holds(row(1, "C"), row(2, "199"), row(3, "later"))
@@ -154,7 +154,7 @@ func TestLoadingBreaks(t *testing.T) {
 		writes.Store(2)
 		w.eventually("loading", func() bool {
 			st := r.Status()
-			return st.Loading != nil && st.Loading.Progress.Ratio == 0 && w.sink.begun == 1
+			return st.Loading != nil && st.Loading.Progress.Ratio == 0 && w.sink.count(&w.sink.begun) == 1
 		})
 		time.Sleep(time.Minute)
 		require.NoError(t, deleteTopic(w))
@@ -164,7 +164,7 @@ func TestLoadingBreaks(t *testing.T) {
 		w.holdsNow(row(1, "A"))
 		w.sink.setFault(nil)
 		w.holds(row(9, "Z"))
-		assert.GreaterOrEqual(t, w.sink.begun, 2)
+		assert.GreaterOrEqual(t, w.sink.count(&w.sink.begun), 2)
 		assert.Equal(t, 1, w.sink.published)
 		assert.Nil(t, w.sink.loading)
 		r.end()
@@ -225,7 +225,7 @@ func TestTombstonesAtStartAreLoadedBeside(t *testing.T) {
 		w.sink.setFault(nil)
 		r.waitWarm()
 		w.holdsNow(row(2, "B"))
-		assert.Zero(t, w.sink.resets)
+		assert.Zero(t, w.sink.count(&w.sink.resets))
 		assert.Equal(t, 1, w.sink.published)
 		w.put("3", row(3, "C"))
 		w.holds(row(2, "B"), row(3, "C"))
@@ -248,7 +248,7 @@ func TestTombstonesAtStartWithoutRoom(t *testing.T) {
 		})
 		r := w.startWarm()
 		w.holdsNow(row(2, "B"))
-		assert.Equal(t, 1, w.sink.resets)
+		assert.Equal(t, 1, w.sink.count(&w.sink.resets))
 		assert.Zero(t, w.sink.published)
 		r.end()
 	})

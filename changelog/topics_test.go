@@ -87,7 +87,7 @@ func TestPatternNewTopicDelaysNothing(t *testing.T) {
 				w.holds(dated(1, "A", "2024"), dated(1, "B", "2025"))
 				assert.Less(t, time.Since(began), 20*time.Second, "two intervals")
 				assert.True(t, r.Status().Ready, r.Status().Reasons)
-				assert.Zero(t, w.sink.begun)
+				assert.Zero(t, w.sink.count(&w.sink.begun))
 				r.end()
 			})
 		})
@@ -146,7 +146,7 @@ func TestPatternTopicLeavesWithItsRows(t *testing.T) {
 				w.holdsNow(dated(1, "A", "2024"), dated(1, "A", "2025"))
 				assert.Greater(t, time.Since(began), time.Second, "one listing is not enough")
 				assert.Less(t, time.Since(began), 31*time.Second)
-				assert.Zero(t, w.sink.begun+w.sink.resets)
+				assert.Zero(t, w.sink.count(&w.sink.begun)+w.sink.count(&w.sink.resets))
 				time.Sleep(time.Minute)
 				st := r.Status()
 				assert.True(t, st.Ready, st.Reasons)
@@ -157,7 +157,7 @@ func TestPatternTopicLeavesWithItsRows(t *testing.T) {
 				w.create("customer_2023")
 				w.putTopic("customer_2023", 0, "2", row(2, "again"))
 				w.holds(dated(2, "again", "2023"), dated(1, "A", "2024"), dated(1, "A", "2025"))
-				assert.Zero(t, w.sink.begun)
+				assert.Zero(t, w.sink.count(&w.sink.begun))
 				r.end()
 
 				w.remove("customer_2024") // while it is down
@@ -167,7 +167,7 @@ func TestPatternTopicLeavesWithItsRows(t *testing.T) {
 				r.end()
 				r = w.startWarm()
 				w.holdsNow(dated(2, "again", "2023"), dated(1, "A", "2025"))
-				assert.Zero(t, w.sink.begun+w.sink.resets)
+				assert.Zero(t, w.sink.count(&w.sink.begun)+w.sink.count(&w.sink.resets))
 				r.end()
 			})
 		})
@@ -278,14 +278,14 @@ func TestPatternTopicLeavesANewGeneration(t *testing.T) {
 				r.end()
 
 				w.remove("customer_2024") // while it is down
-				began := w.sink.begun
+				began := w.sink.count(&w.sink.begun)
 				if c.partition != "" {
 					began-- // its partition is its own by now
 				}
 				r = w.startWarm()
 				w.holds(dated(3, "customer_2025", "2025"))
-				assert.Equal(t, began+1, w.sink.begun)
-				assert.Zero(t, w.sink.resets)
+				assert.Equal(t, began+1, w.sink.count(&w.sink.begun))
+				assert.Zero(t, w.sink.count(&w.sink.resets))
 				r.end()
 			})
 		})
