@@ -1,7 +1,6 @@
 package dimstore
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -164,7 +163,7 @@ func (b *batch) change(c *Change) error {
 	bucketCost := int64(len(c.Bucket.Topic)) + 64 + 2*entryCost
 	h := header{bucket: number, offset: c.Offset, timestamp: c.Timestamp}
 	content := b.content(c)
-	if stale := old.found && !b.newer(h, content.version, old.header); stale || p == nil {
+	if stale := old.found && !newer(b.gen.store.options.Version, b.gen.buckets, h.stamp(content.version), old.stamp(b.oldVersion)); stale || p == nil {
 		if err := b.fits(bucketCost, 1); err != nil {
 			return err
 		}
@@ -351,26 +350,4 @@ func (b *batch) keepOld(old storedRow, rest []byte) error {
 	b.oldVersion = append(b.oldVersion, p.version...)
 	b.old.fill(indexes, p.row)
 	return nil
-}
-
-// newer decides between a change and what is stored under its key.
-func (b *batch) newer(a header, version []byte, old header) bool {
-	switch b.gen.store.options.Version {
-	case VersionColumn:
-		if c := bytes.Compare(version, b.oldVersion); c != 0 {
-			return c > 0
-		}
-	case VersionTimestamp:
-		if a.timestamp != old.timestamp {
-			return a.timestamp > old.timestamp
-		}
-	}
-	switch {
-	case a.bucket == old.bucket:
-		return a.offset > old.offset
-	case a.timestamp != old.timestamp:
-		return a.timestamp > old.timestamp
-	default:
-		return b.gen.buckets[a.bucket].id.higher(b.gen.buckets[old.bucket].id)
-	}
 }

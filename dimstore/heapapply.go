@@ -152,7 +152,7 @@ func (b *heapBatch) change(c *Change) {
 			}
 		}
 	}
-	if found && !g.newer(&r, &old) {
+	if found && !newer(g.store.options.Version, g.buckets, r.stamp(), old.stamp()) {
 		b.done.Stale++
 		return
 	}
@@ -202,28 +202,6 @@ func (b *heapBatch) count(p *heapPartition, was, is bool) {
 		p.rows++
 	case was && !is:
 		p.rows--
-	}
-}
-
-// newer decides between a change and what is stored under its key.
-func (g *heapGeneration) newer(a, old *heapRecord) bool {
-	switch g.store.options.Version {
-	case VersionColumn:
-		if c := bytes.Compare(a.version, old.version); c != 0 {
-			return c > 0
-		}
-	case VersionTimestamp:
-		if a.timestamp != old.timestamp {
-			return a.timestamp > old.timestamp
-		}
-	}
-	switch {
-	case a.bucket == old.bucket:
-		return a.offset > old.offset
-	case a.timestamp != old.timestamp:
-		return a.timestamp > old.timestamp
-	default:
-		return g.buckets[a.bucket].id.higher(g.buckets[old.bucket].id)
 	}
 }
 

@@ -160,6 +160,10 @@ type heapRecord struct {
 	size      int // set by parseHeapRecord
 }
 
+func (r *heapRecord) stamp() stamp {
+	return stamp{r.bucket, r.offset, r.timestamp, r.version}
+}
+
 const (
 	heapMark    = 1 << iota // it is a mark
 	heapVersion             // it has a version

@@ -99,6 +99,10 @@ type header struct {
 	timestamp int64
 }
 
+func (h header) stamp(version []byte) stamp {
+	return stamp{h.bucket, h.offset, h.timestamp, version}
+}
+
 // maxHeader is the greatest length of an encoded header.
 const maxHeader = 1 + binary.MaxVarintLen32 + 2*binary.MaxVarintLen64
 
