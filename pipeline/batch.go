@@ -68,59 +68,6 @@ type failedFact struct {
 	failure
 }
 
-// worker is the working memory of one goroutine that looks facts up.
-type worker struct {
-	facts  []lookup.Fact
-	memory *lookup.Batch
-	heads  []lookup.Header
-	steps  []time.Duration // how long each lookup of the last run took
-	last   time.Time
-}
-
-func newWorker(plan *lookup.Plan) *worker {
-	w := &worker{memory: plan.NewBatch()}
-	w.memory.OnStep(func(int) {
-		now := time.Now()
-		w.steps = append(w.steps, now.Sub(w.last))
-		w.last = now
-	})
-	return w
-}
-
-// lookUp runs the plan over the batch and makes its output records. Where the plan bounds the memory of a run it may take only the first facts: the
-// rest comes back as a batch of its own, nil else. The error is the store's.
-func (w *worker) lookUp(b *batch, o *Options, v verdicts) (rest *batch, err error) {
-	w.facts = w.facts[:0]
-	w.heads = w.heads[:0]
-	headers := o.Plan.NeedsHeaders()
-	for _, rec := range b.recs {
-		f := lookup.Fact{
-			Value: rec.Value, Key: rec.Key, Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, Timestamp: rec.Timestamp.UnixMilli(),
-		}
-		if headers {
-			from := len(w.heads)
-			for _, h := range rec.Headers {
-				w.heads = append(w.heads, lookup.Header(h))
-			}
-			f.Headers = w.heads[from:len(w.heads):len(w.heads)]
-		}
-		w.facts = append(w.facts, f)
-	}
-	start := time.Now()
-	w.last, w.steps = start, w.steps[:0]
-	outs, err := w.memory.Run(w.facts)
-	if err != nil {
-		return nil, err
-	}
-	b.lookedUp = time.Since(start)
-	b.stepTimes = append(b.stepTimes[:0], w.steps...)
-	b.lookups = append(b.lookups[:0], w.memory.Stats()...)
-	rest = b.split(len(outs))
-	b.build(outs, o, v)
-	clear(w.facts)
-	return rest, nil
-}
-
 // split cuts the facts from n on off; nil when there are none.
 func (b *batch) split(n int) *batch {
 	if n == len(b.recs) {
@@ -136,7 +83,6 @@ func (b *batch) split(n int) *batch {
 // build turns outcomes into output records.
 func (b *batch) build(outs []lookup.Outcome, o *Options, v verdicts) {
 	n := len(b.recs)
-	b.facts = n
 	b.out = make([]*kgo.Record, 0, n)
 	b.owner = make([]int32, 0, n)
 	b.offsets = make([]int64, n)
@@ -202,11 +148,12 @@ func (b *batch) write(i int, o *Options, values [][]byte) {
 // add appends one output record of fact i. The first one reuses the polled record: key, headers and timestamp stay in place.
 func (b *batch) add(i int, o *Options, value []byte, reuse bool) {
 	rec := b.recs[i]
+	out := rec
 	if !reuse {
-		rec = &kgo.Record{Key: rec.Key, Headers: rec.Headers, Timestamp: rec.Timestamp}
+		out = new(kgo.Record)
 	}
-	*rec = kgo.Record{Topic: o.OutputTopic, Partition: b.lane.partition, Key: rec.Key, Value: value, Headers: rec.Headers, Timestamp: rec.Timestamp}
-	b.out = append(b.out, rec)
+	*out = kgo.Record{Topic: o.OutputTopic, Partition: b.lane.partition, Key: rec.Key, Value: value, Headers: rec.Headers, Timestamp: rec.Timestamp}
+	b.out = append(b.out, out)
 	b.owner = append(b.owner, int32(i))
 }
 

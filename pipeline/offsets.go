@@ -225,27 +225,13 @@ func (p *Pipeline) claimStart(ctx context.Context, admin *kadm.Client) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	commits, err := admin.FetchOffsets(kadm.RequireStable(ctx), p.o.Group)
-	if err == nil {
-		err = commits.Error()
+	commits, err := p.groupCommits(ctx, admin)
+	if err != nil || hasCommits(commits, p.o.Topics) {
+		return err
 	}
-	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return fmt.Errorf("look for the group's offsets: %w", err)
-	}
-	if hasCommits(commits, p.o.Topics) {
-		return nil
-	}
-	var at kadm.ListedOffsets
-	if p.o.Start.Latest {
-		at, err = admin.ListEndOffsets(ctx, p.o.Topics...)
-	} else {
-		at, err = admin.ListOffsetsAfterMilli(ctx, p.o.Start.At.UnixMilli(), p.o.Topics...)
-	}
-	if err == nil {
-		err = at.Error()
-	}
+	at, err := p.startOffsets(ctx, admin, p.o.Topics)
 	if err != nil {
-		return fmt.Errorf("list offsets to start at: %w", err)
+		return err
 	}
 	var begin kadm.Offsets
 	at.Each(func(o kadm.ListedOffset) { begin.AddOffset(o.Topic, o.Partition, o.Offset, -1) })
@@ -257,6 +243,34 @@ func (p *Pipeline) claimStart(ctx context.Context, admin *kadm.Client) error {
 	}
 	p.o.Logger.InfoContext(ctx, "new group, its start is committed", "event", "group_start", "group", p.o.Group)
 	return nil
+}
+
+// groupCommits asks for the group's commits, none where it does not exist.
+func (p *Pipeline) groupCommits(ctx context.Context, admin *kadm.Client) (kadm.OffsetResponses, error) {
+	commits, err := admin.FetchOffsets(kadm.RequireStable(ctx), p.o.Group)
+	if err == nil {
+		err = commits.Error()
+	}
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return nil, fmt.Errorf("look for the group's offsets: %w", err)
+	}
+	return commits, nil
+}
+
+// startOffsets are the offsets that input.start means, the end or a time.
+func (p *Pipeline) startOffsets(ctx context.Context, admin *kadm.Client, topics []string) (at kadm.ListedOffsets, err error) {
+	if p.o.Start.Latest {
+		at, err = admin.ListEndOffsets(ctx, topics...)
+	} else {
+		at, err = admin.ListOffsetsAfterMilli(ctx, p.o.Start.At.UnixMilli(), topics...)
+	}
+	if err == nil {
+		err = at.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list offsets to start at: %w", err)
+	}
+	return at, nil
 }
 
 func hasCommits(commits kadm.OffsetResponses, topics []string) bool {
@@ -276,11 +290,8 @@ func (s *session) placeFresh(ctx context.Context, fresh []laneID, begin map[lane
 	if len(fresh) == 0 || !s.o.Start.Latest && s.o.Start.At.IsZero() {
 		return nil
 	}
-	commits, err := s.admin.FetchOffsets(kadm.RequireStable(ctx), s.o.Group)
-	if err == nil {
-		err = commits.Error()
-	}
-	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+	commits, err := s.p.groupCommits(ctx, s.admin)
+	if err != nil {
 		return err
 	}
 	if hasCommits(commits, s.o.Topics) {
@@ -291,20 +302,18 @@ func (s *session) placeFresh(ctx context.Context, fresh []laneID, begin map[lane
 		}
 		return nil
 	}
+	at := ends // asked for a moment ago
 	if !s.o.Start.Latest {
 		var topics []string
 		for _, id := range fresh {
 			topics = append(topics, id.topic)
 		}
-		if ends, err = s.admin.ListOffsetsAfterMilli(ctx, s.o.Start.At.UnixMilli(), topics...); err == nil {
-			err = ends.Error()
-		}
-		if err != nil {
+		if at, err = s.p.startOffsets(ctx, s.admin, topics); err != nil {
 			return err
 		}
 	}
 	for _, id := range fresh {
-		o, ok := ends.Lookup(id.topic, id.partition)
+		o, ok := at.Lookup(id.topic, id.partition)
 		if !ok {
 			return fmt.Errorf("partition %d of topic %s: the offset to start at is not known", id.partition, id.topic)
 		}

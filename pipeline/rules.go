@@ -81,13 +81,7 @@ func parseRule(configs []kadm.Config) topicRule {
 
 // askRules asks for the rules of the topics that are written; nil when they can't be read.
 func (p *Pipeline) askRules(ctx context.Context, admin *kadm.Client) *topicRules {
-	names := []string{p.o.OutputTopic}
-	if p.o.DeadLetterTopic != "" {
-		names = append(names, p.o.DeadLetterTopic)
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	configs, err := admin.DescribeTopicConfigs(ctx, names...)
+	configs, err := p.writtenConfigs(ctx, admin)
 	if err != nil {
 		return nil
 	}

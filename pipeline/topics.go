@@ -97,10 +97,7 @@ func (m missingTopics) err() error {
 func (p *Pipeline) checkTopics(ctx context.Context, admin *kadm.Client) (missingTopics, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	names := append([]string{p.o.OutputTopic}, p.o.Topics...)
-	if p.o.DeadLetterTopic != "" {
-		names = append(names, p.o.DeadLetterTopic)
-	}
+	names := append(p.written(), p.o.Topics...)
 	details, err := admin.ListTopics(ctx, names...)
 	if err != nil {
 		return missingTopics{}, fmt.Errorf("look for topics: %w", err)
@@ -169,16 +166,29 @@ func (l batchLimits) of(topic string) int32 {
 	return defaultBatchBytes
 }
 
-// batchLimits asks for the limits of the topics that are written. Without the right to read their configuration it is the default.
-func (p *Pipeline) batchLimits(ctx context.Context, admin *kadm.Client) batchLimits {
-	names := []string{p.o.OutputTopic}
-	if p.o.DeadLetterTopic != "" {
-		names = append(names, p.o.DeadLetterTopic)
+// written are the topics that are written.
+func (p *Pipeline) written() []string {
+	if p.o.DeadLetterTopic == "" {
+		return []string{p.o.OutputTopic}
 	}
-	limits := batchLimits{}
+	return []string{p.o.OutputTopic, p.o.DeadLetterTopic}
+}
+
+// writtenConfigs asks for the configuration of the topics that are written.
+func (p *Pipeline) writtenConfigs(ctx context.Context, admin *kadm.Client) (kadm.ResourceConfigs, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	configs, err := admin.DescribeTopicConfigs(ctx, names...)
+	configs, err := admin.DescribeTopicConfigs(ctx, p.written()...)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the configuration of the output topics: %w", err)
+	}
+	return configs, nil
+}
+
+// batchLimits asks for the limits of the topics that are written. Without the right to read their configuration it is the default.
+func (p *Pipeline) batchLimits(ctx context.Context, admin *kadm.Client) batchLimits {
+	limits := batchLimits{}
+	configs, err := p.writtenConfigs(ctx, admin)
 	if err != nil {
 		p.o.Logger.DebugContext(ctx, "sizes of the output topics are not known", "event", "topic_config", "error", err)
 		return limits
