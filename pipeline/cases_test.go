@@ -225,6 +225,10 @@ func TestStartOfANewGroupIsClaimed(t *testing.T) {
 		claim(Start{Latest: true})
 		assert.Equal(w.t, []int64{50, 50, 50, 50}, committed(), "the group has a start")
 
+		unstable := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Group: "g", Err: kerr.UnstableOffsetCommit, Count: -1})
+		claim(Start{Latest: true}) // somebody commits: there is nothing to claim, and nothing to wait for
+		unstable.Remove()
+
 		in := w.start(func(o *Options) { o.Start = Start{Latest: true} })
 		w.enrichedNext(200)
 		claim(Start{Latest: true}) // beside a member

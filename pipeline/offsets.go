@@ -226,6 +226,9 @@ func (p *Pipeline) claimStart(ctx context.Context, admin *kadm.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	commits, err := p.groupCommits(ctx, admin)
+	if errors.Is(err, kerr.UnstableOffsetCommit) {
+		return nil // somebody commits: the group is not new
+	}
 	if err != nil || hasCommits(commits, p.o.Topics) {
 		return err
 	}
