@@ -3,11 +3,15 @@ package pipeline
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -117,13 +121,17 @@ func recordSize(r *kgo.Record) int {
 type DeadLetters struct {
 	client   *kgo.Client
 	topic    string
+	create   bool
 	instance string
 	maxSize  int
+
+	mu    sync.Mutex
+	found bool // the topic was there once; guarded by mu
 }
 
-// NewDeadLetters makes the client; nothing is connected before the first letter. client are the options of the connection,
-// maxRecordSize the bound in bytes above which a letter goes without its value.
-func NewDeadLetters(client []kgo.Opt, topic, instance string, maxRecordSize int) (*DeadLetters, error) {
+// NewDeadLetters makes the client; nothing is connected before the first letter. client are the options of the connection, create says whether the
+// topic may be created with the broker's defaults, maxRecordSize is the bound in bytes above which a letter goes without its value.
+func NewDeadLetters(client []kgo.Opt, topic string, create bool, instance string, maxRecordSize int) (*DeadLetters, error) {
 	opts := append([]kgo.Opt(nil), client...)
 	opts = append(opts,
 		kgo.RecordPartitioner(newPartitioner("")),
@@ -135,13 +143,43 @@ func NewDeadLetters(client []kgo.Opt, topic, instance string, maxRecordSize int)
 	if err != nil {
 		return nil, fmt.Errorf("make dead-letter client: %w", err)
 	}
-	return &DeadLetters{client: cl, topic: topic, instance: instance, maxSize: maxRecordSize}, nil
+	return &DeadLetters{client: cl, topic: topic, create: create, instance: instance, maxSize: maxRecordSize}, nil
+}
+
+// find makes sure that the topic exists before the first letter: letters of a first load come before the pipeline, which creates the topics that it
+// writes, and hold it back.
+func (d *DeadLetters) find(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.found {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	admin := kadm.NewClient(d.client)
+	topics, err := admin.ListTopics(ctx, d.topic)
+	if err == nil {
+		err = topics[d.topic].Err
+	}
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition) && !d.create:
+		return fmt.Errorf("dead-letter topic %s does not exist: create it, or set kafka.create_topics: true", d.topic)
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		err = createTopic(ctx, admin, d.topic)
+	case err != nil:
+		err = fmt.Errorf("look for dead-letter topic %s: %w", d.topic, err)
+	}
+	d.found = err == nil
+	return err
 }
 
 // Dimension writes the record of a dimension's changelog that can't be read. It returns nil once the broker has acknowledged it. A letter
 // that the broker refuses is tried again with the present time, without its value, and with both; what is refused even so is an error. Any other
 // failure of the broker is retried until ctx ends.
 func (d *DeadLetters) Dimension(ctx context.Context, dimension string, rec *kgo.Record, class, message string) error {
+	if err := d.find(ctx); err != nil {
+		return err
+	}
 	from := origin{rec.Topic, rec.Partition, rec.Offset}
 	f := failure{stage: StageDimension, class: class, message: message, dimension: dimension}
 	var err error

@@ -320,7 +320,7 @@ func TestDimensionDeadLetters(t *testing.T) {
 	inWorld(t, func(w *world) {
 		t := w.t
 		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: dlTopic, Err: kerr.InvalidTimestamp, Count: 3})
-		d, err := NewDeadLetters(w.connection(), dlTopic, "a", 1<<20)
+		d, err := NewDeadLetters(w.connection(), dlTopic, false, "a", 1<<20)
 		require.NoError(t, err)
 		defer d.Close()
 		rec := &kgo.Record{Topic: "customer", Partition: 3, Offset: 7, Key: []byte("k"), Value: []byte("x"), Timestamp: time.UnixMilli(9)}

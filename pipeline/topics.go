@@ -123,14 +123,22 @@ func (p *Pipeline) checkTopics(ctx context.Context, admin *kadm.Client) (missing
 	return missing, nil
 }
 
+// createTopic creates a topic with the broker's defaults, unless somebody else just has.
+func createTopic(ctx context.Context, admin *kadm.Client, name string) error {
+	if _, err := admin.CreateTopic(ctx, -1, -1, nil, name); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+		return fmt.Errorf("create topic %s: %w", name, err)
+	}
+	return nil
+}
+
 // missingTopic notes a topic that does not exist, or creates it.
 func (p *Pipeline) missingTopic(ctx context.Context, admin *kadm.Client, name string, missing *missingTopics) error {
 	switch {
 	case slices.Contains(p.o.Topics, name):
 		missing.input = append(missing.input, name)
 	case p.o.CreateTopics:
-		if _, err := admin.CreateTopic(ctx, -1, -1, nil, name); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-			return fmt.Errorf("create topic %s: %w", name, err)
+		if err := createTopic(ctx, admin, name); err != nil {
+			return err
 		}
 		p.o.Logger.InfoContext(ctx, "topic created", "event", "topic_created", "topic", name)
 		missing.created = true
