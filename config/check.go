@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -144,13 +145,30 @@ func (l *loader) checkTopics(c *Config) {
 		if i := slices.Index(c.Input.Topics, out.topic); i >= 0 {
 			l.fail(out.path, quote(out.topic)+" is also an input topic", "a topic other than "+indexed("input.topics", i))
 		}
-		if i := slices.IndexFunc(c.Dimensions, func(d Dimension) bool { return d.Topic == out.topic }); i >= 0 {
-			l.fail(out.path, quote(out.topic)+" is also the topic of a dimension", "a topic other than "+indexed("dimensions", i)+".topic")
+		for i, d := range c.Dimensions {
+			at := indexed("dimensions", i)
+			if d.Topic == out.topic {
+				l.fail(out.path, quote(out.topic)+" is also the topic of a dimension", "a topic other than "+at+".topic")
+				break
+			}
+			if l.ok(at+".topic_pattern") && wholeMatch(d.TopicPattern, out.topic) {
+				l.fail(out.path, quote(out.topic)+" matches the topic pattern of a dimension", "a topic that "+at+".topic_pattern does not match")
+				break
+			}
 		}
 	}
 	if c.DeadLetter.Topic != "" && c.DeadLetter.Topic == c.Output.Topic && l.ok("dead_letter.topic") && l.ok("output.topic") {
 		l.fail("dead_letter.topic", quote(c.DeadLetter.Topic)+" is also the output topic", "a topic other than output.topic")
 	}
+}
+
+// wholeMatch tells whether a topic belongs to a pattern, which means whole names.
+func wholeMatch(pattern, topic string) bool {
+	if pattern == "" {
+		return false
+	}
+	re, err := regexp.Compile("^(?:" + pattern + ")$")
+	return err == nil && re.MatchString(topic)
 }
 
 func (l *loader) checkProcessing(p *Processing) {

@@ -57,7 +57,7 @@ func (l *loader) checkDimensionTopic(d *Dimension, at string) {
 	case d.Topic != "" && d.TopicPattern != "":
 		l.fail(pattern, "is set beside topic", "one of the two")
 	case d.Topic == "" && d.TopicPattern == "":
-		l.fail(topic, "is required and missing", "topic: NAME")
+		l.fail(topic, "is required and missing", "topic: NAME, or topic_pattern: PATTERN")
 	}
 }
 

@@ -165,8 +165,8 @@ func follow(ctx context.Context, dimensions []*dimension, fail func(error)) (wai
 // changelogOptions are what the dimension itself says of its feed; its store is open.
 func (d *dimension) changelogOptions(deadLetter deadLetterFunc) changelog.Options {
 	o := changelog.Options{
-		Name: d.plan.Name, Topic: d.plan.Topic, Schema: d.plan.Schema, KeyFormat: d.plan.KeyFormat, Version: d.plan.Version,
-		Sink: d.store.Load().Sink, CheckInterval: d.plan.Refresh.Interval,
+		Name: d.plan.Name, Topic: d.plan.Topic, TopicPattern: d.plan.TopicPattern, Schema: d.plan.Schema, KeyFormat: d.plan.KeyFormat, Version: d.plan.Version,
+		Sink: d.store.Load().Sink, CheckInterval: d.plan.Refresh.Interval, DiscoveryInterval: d.plan.DiscoveryInterval,
 	}
 	if deadLetter != nil {
 		o.DeadLetter = func(ctx context.Context, rec *kgo.Record, class, message string) error {

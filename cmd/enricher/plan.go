@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,10 +115,11 @@ func indexesOf(d config.Dimension, s *record.Schema) [][]int {
 	return indexes
 }
 
-// usedColumns are the columns of the dimension that lookups, indexes and the version name and that are not declared, sorted: the order of the lookups must
+// usedColumns are the columns of the dimension that lookups, indexes, topic names and the version name and that are not declared, sorted: the order of the lookups must
 // not change the stored rows.
 func usedColumns(lookups []config.Lookup, d config.Dimension) []string {
 	names := slices.Concat(d.Indexes...)
+	names = append(names, patternGroups(d.TopicPattern)...)
 	if column, ok := versionColumn(d.Version); ok {
 		names = append(names, column)
 	}
@@ -140,6 +142,15 @@ func usedColumns(lookups []config.Lookup, d config.Dimension) []string {
 	})
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// patternGroups are the columns that the names of topics give: the named groups.
+func patternGroups(pattern string) []string {
+	re, err := regexp.Compile(pattern)
+	if err != nil || pattern == "" {
+		return nil // config has refused what is no pattern
+	}
+	return slices.DeleteFunc(re.SubexpNames(), func(name string) bool { return name == "" })
 }
 
 // versionColumn is the column that `version: column:NAME` names.

@@ -62,6 +62,8 @@ func TestFingerprint(t *testing.T) {
 		"topic":         of("topic: u, primary_key: [id]", look),
 		"version":       of(dim+", version: timestamp", look),
 		"other version": of(dim+", version: 'column:a'", look),
+		"pattern":       of("topic_pattern: t, primary_key: [id]", look),
+		"group":         of("topic_pattern: '(?P<x>t)', primary_key: [id]", look),
 		"index":         of(dim+", indexes: [[a]]", look),
 		"indexes":       of(dim+", indexes: [[a], [b]]", look),
 		"their order":   of(dim+", indexes: [[b], [a]]", look),

@@ -58,7 +58,7 @@ type lookupStatus struct {
 
 func (d *dimension) status() dimensionStatus {
 	s := dimensionStatus{Cold: d.cold.Load() && !d.warm()}
-	s.Name, s.Topic = d.plan.Name, d.plan.Topic
+	s.Name, s.Topic = d.plan.Name, or(d.plan.Topic, d.plan.TopicPattern)
 	if feed := d.feed.Load(); feed != nil {
 		s.Status = feed.Status()
 	}

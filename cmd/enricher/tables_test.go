@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 )
 
 func TestIndexesAndLatestPartitions(t *testing.T) {
@@ -145,6 +146,53 @@ lookups: [{dimension: customer, on: {id: id}, select: [name]}]
 	require.NoError(t, err)
 	r := b.start(writeFile(t, "small.yaml", strings.Replace(string(text), ", memory: 64MiB", ", memory: 16MiB", 1)))
 	b.await("/readyz", 503, "raise store.memory, or keep it on disk (store: badger)")
+	r.stop()
+	assert.Equal(t, exitDone, r.end(t), r.stderr)
+}
+
+func TestTopicPattern(t *testing.T) {
+	b := newBench(t, "price_2024", "price_old", "facts", "out")
+	admin := kadm.NewClient(b.client)
+	b.produce("price_2024", "", `{"id":1,"v":"a"}`)
+	b.produce("price_old", "", `{"id":1,"v":"not matched"}`)
+	b.produce("facts", "", `{"id":1,"year":"2024"}`)
+	r := b.start(b.tables(`dimensions:
+  - {name: price, topic_pattern: 'price_(?P<dt>\d{4})', columns: {id: int}, primary_key: [dt, id], partition_by: [dt], discovery_interval: 100ms}
+lookups:
+  - {dimension: price, on: {id: id, dt: year}, select: [v]}
+  - {dimension: price, on: {id: id}, partitions: latest, select: [dt], into: latest, rows: first}
+`))
+	assert.Equal(t, []string{`{"id":1,"year":"2024","v":"a","latest":{"dt":"2024"}}`}, b.output(1))
+	b.await("/status", 200, `"topic": "price_(?P<dt>\\d{4})"`)
+
+	_, err := admin.CreateTopic(t.Context(), 1, 1, nil, "price_2025")
+	require.NoError(t, err)
+	b.produce("price_2025", "", `{"id":1,"v":"b"}`)
+	b.await("/status", 200, `"partitions": 2`)
+	b.await("/readyz", 200, "")
+	b.produce("facts", "", `{"id":1,"year":"2025"}`)
+	assert.Equal(t, []string{`{"id":1,"year":"2025","v":"b","latest":{"dt":"2025"}}`}, b.output(1))
+
+	_, err = admin.DeleteTopic(t.Context(), "price_2025") // its rows go with it
+	require.NoError(t, err)
+	b.await("/status", 200, `"partitions": 1`)
+	b.produce("facts", "", `{"id":1,"year":"2025"}`)
+	assert.Equal(t, []string{`{"id":1,"year":"2025","v":null,"latest":{"dt":"2024"}}`}, b.output(1))
+	b.await("/metrics", 200, `enricher_lookup_miss_total{dimension="price",reason="no_partition"} 1`)
+	r.stop()
+	assert.Equal(t, exitDone, r.end(t), r.stderr)
+}
+
+func TestAPatternWithoutATopicIsWaitedFor(t *testing.T) {
+	b := newBench(t, "facts", "out")
+	r := b.start(b.tables(`dimensions: [{name: price, topic_pattern: 'price_(?P<dt>\d{4})', primary_key: [dt], discovery_interval: 100ms}]
+lookups: [{dimension: price, on: {dt: year}, select: [v]}]
+`))
+	b.await("/readyz", 503, `"reason": "topic_missing"`)
+	_, err := kadm.NewClient(b.client).CreateTopic(t.Context(), 1, 1, nil, "price_2025")
+	require.NoError(t, err)
+	b.produce("price_2025", "", `{"v":1}`)
+	b.await("/readyz", 200, "")
 	r.stop()
 	assert.Equal(t, exitDone, r.end(t), r.stderr)
 }
