@@ -273,6 +273,9 @@ func (f *feed) pause(reason string, err error) bool {
 	}
 	f.paused[reason] = err.Error()
 	s.lastError, s.lastAt = err.Error(), time.Now()
+	if !known {
+		s.wake() // facts that wait for changes
+	}
 	return !known
 }
 

@@ -62,7 +62,7 @@ var errSuperseded = errors.New("another generation answers")
 //   - the dimension is not staler than Options.MaxStaleness, or Options.OnStale lets facts go on all the same.
 //
 // Until then it waits; what it waits for is in Status and Ready. New buckets and topics, and buckets that wait for a new generation, are not
-// waited for. Errors: ErrStale with `on_stale: fail`, that of ctx.
+// waited for, nor are changes for which the store has no space: facts go on with the rows there are. Errors: ErrStale with `on_stale: fail`, that of ctx.
 func (d *Dimension) Refresh(ctx context.Context) error {
 	s := &d.state
 	arrived := time.Now()
@@ -122,6 +122,9 @@ func (d *Dimension) standing(number uint64, arrived, now time.Time) standing {
 		return st
 	}
 	st.freshness, _ = s.freshness(now)
+	if _, full := s.current.paused[pausedDisk]; full { // nobody knows for how long
+		return st
+	}
 	switch {
 	case d.o.Refresh.Mode != Sync:
 		st.maxPending = int64(d.o.Refresh.MaxPending)

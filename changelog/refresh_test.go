@@ -292,14 +292,7 @@ func TestAsyncMaxPending(t *testing.T) {
 		w.o.Refresh.MaxPending = 10
 		r := w.startWarm()
 		release := make(chan struct{})
-		w.sink.setFault(func() error {
-			select {
-			case <-release:
-				return nil
-			default:
-				return errInjected
-			}
-		})
+		w.sink.setFault(func() error { <-release; return nil })
 		w.many(1, 10)
 		time.Sleep(time.Second)
 		r.refresh()
@@ -318,6 +311,47 @@ func TestAsyncMaxPending(t *testing.T) {
 		assert.GreaterOrEqual(t, w.sink.Rows(), int64(1))
 		r.end()
 	})
+}
+
+// Without space for changes facts go on with the rows there are, those that wait already too.
+func TestFullDiskHoldsNoFacts(t *testing.T) {
+	for _, refresh := range []Refresh{{Mode: Async, MaxPending: 10}, {Mode: Sync}} {
+		t.Run(refresh.Mode, func(t *testing.T) {
+			inWorld(t, 1, func(w *world) {
+				w.o.Refresh = refresh
+				r := w.startWarm()
+				r.refresh()
+				block := make(chan struct{})
+				w.sink.setFault(func() error {
+					<-block
+					return errInjected
+				})
+				w.many(1, 20)
+				time.Sleep(time.Second)
+				waiting := make(chan struct{})
+				go func() { r.refresh(); close(waiting) }()
+				time.Sleep(time.Second)
+				select {
+				case <-waiting:
+					t.Fatal("it does not wait for the changes")
+				default:
+				}
+				close(block)
+				<-waiting
+				began := time.Now()
+				r.refresh()
+				assert.Zero(t, time.Since(began))
+				ready, why := r.Ready()
+				assert.False(t, ready)
+				assert.Contains(t, why, "paused (disk)")
+				w.sink.setFault(nil)
+				time.Sleep(time.Minute)
+				r.refresh()
+				assert.Equal(t, int64(20), w.sink.Rows())
+				r.end()
+			})
+		})
+	}
 }
 
 func TestMaxStaleness(t *testing.T) {

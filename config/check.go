@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -20,6 +21,7 @@ func (l *loader) check(c *Config) {
 	l.checkLookups(c)
 	l.checkTopics(c)
 	l.checkProcessing(&c.Processing)
+	l.checkStaleness(c)
 	l.checkOnError(c)
 	l.checkAdmin(&c.Admin)
 }
@@ -180,6 +182,29 @@ func (l *loader) checkProcessing(p *Processing) {
 		}
 		l.fail(path, fmt.Sprintf("transaction_timeout %s is less than 3 × commit_interval %s", p.TransactionTimeout, p.CommitInterval),
 			"transaction_timeout of "+threeTimes(p.CommitInterval)+" or more, or a shorter commit_interval")
+	}
+}
+
+// idleRefresh is how often a dimension is refreshed that no fact asks for, when each
+// batch has a refresh of its own (interval 0s).
+const idleRefresh = 10 * time.Second
+
+// checkStaleness refuses a limit that a dimension exceeds whenever no fact comes for
+// a while: with fail, the next fact would end the service, and nothing is wrong.
+func (l *loader) checkStaleness(c *Config) {
+	const at = "processing.max_staleness"
+	limit := c.Processing.MaxStaleness
+	if limit == 0 || c.Processing.OnStale != "fail" || !l.ok(at) || !l.ok("processing.on_stale") {
+		return
+	}
+	for i, d := range c.Dimensions {
+		path := indexed("dimensions", i) + ".refresh"
+		every := cmp.Or(d.Refresh.Interval, idleRefresh)
+		if l.ok(path) && l.ok(path+".interval") && limit/2 < every {
+			l.fail(at, fmt.Sprintf("%s is less than 2 × %s, how often %s.interval has %s looked after without facts", limit, every, path, quote(d.Name)),
+				"a longer max_staleness, a shorter refresh.interval, or on_stale: hold")
+			return
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // checkDimensions looks at each dimension and at their names, which are folders in
@@ -23,6 +24,7 @@ func (l *loader) checkDimensions(c *Config) {
 		l.checkDimensionTopic(d, at)
 		l.checkKeys(d, at)
 		l.checkIndexes(d, at)
+		l.checkRefresh(d, at+".refresh")
 		l.checkAutoPartition(d, at)
 	}
 }
@@ -84,6 +86,13 @@ func (l *loader) checkKeys(d *Dimension, at string) {
 	if len(rest) < len(d.BucketKey) || !slices.Equal(rest[:len(d.BucketKey)], d.BucketKey) {
 		l.fail(at+".bucket_key", "["+strings.Join(d.BucketKey, ", ")+"] is not the beginning of the primary key without the partition columns",
 			"the first of "+strings.Join(rest, ", ")+", in this order")
+	}
+}
+
+// checkRefresh refuses to look at the ends of a log without a pause.
+func (l *loader) checkRefresh(d *Dimension, at string) {
+	if path := at + ".interval"; d.Refresh.Mode == "async" && d.Refresh.Interval < time.Millisecond && l.ok(path) && l.ok(at+".mode") {
+		l.fail(path, quote(d.Refresh.Interval.String())+" is too short for mode async", "at least 1ms, or mode: sync, which then refreshes before every batch")
 	}
 }
 

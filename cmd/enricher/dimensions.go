@@ -166,7 +166,8 @@ func follow(ctx context.Context, dimensions []*dimension, fail func(error)) (wai
 func (d *dimension) changelogOptions(deadLetter deadLetterFunc) changelog.Options {
 	o := changelog.Options{
 		Name: d.plan.Name, Topic: d.plan.Topic, TopicPattern: d.plan.TopicPattern, Schema: d.plan.Schema, KeyFormat: d.plan.KeyFormat, Version: d.plan.Version,
-		Sink: d.store.Load().Sink, CheckInterval: d.plan.Refresh.Interval, DiscoveryInterval: d.plan.DiscoveryInterval,
+		Sink: d.store.Load().Sink, DiscoveryInterval: d.plan.DiscoveryInterval,
+		Refresh: changelog.Refresh(d.plan.Refresh),
 	}
 	if deadLetter != nil {
 		o.DeadLetter = func(ctx context.Context, rec *kgo.Record, class, message string) error {

@@ -78,9 +78,21 @@ func dimensionReason(s dimensionStatus) (admin.Reason, bool) {
 	case !s.Warm:
 		return admin.Reason{Reason: "warming_up", Detail: s.Name + ": " + warmupDetail(s)}, true
 	case !s.Ready:
-		return admin.Reason{Reason: "dimension_not_ready", Detail: s.Name + ": " + or(strings.Join(s.Reasons, "; "), s.LastError)}, true
+		return admin.Reason{Reason: unready(s.Reasons), Detail: s.Name + ": " + or(strings.Join(s.Reasons, "; "), s.LastError)}, true
 	}
 	return admin.Reason{}, false
+}
+
+// unready names why a dimension that is warm is not ready, by what its changelog says first.
+func unready(reasons []string) string {
+	if len(reasons) > 0 {
+		for _, word := range []string{"paused", "stale"} {
+			if strings.HasPrefix(reasons[0], word) {
+				return "dimension_" + word
+			}
+		}
+	}
+	return "dimension_not_ready"
 }
 
 // warmupDetail says how far the first reading is and what holds it up.

@@ -12,6 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 func TestIndexesAndLatestPartitions(t *testing.T) {
@@ -195,4 +198,91 @@ lookups: [{dimension: price, on: {dt: year}, select: [v]}]
 	b.await("/readyz", 200, "")
 	r.stop()
 	assert.Equal(t, exitDone, r.end(t), r.stderr)
+}
+
+func TestSyncSeesWhatWasCommittedBeforeTheFact(t *testing.T) {
+	b := newBench(t, "customer", "nation", "region", "facts", "out")
+	r := b.start(b.tables(`dimensions:
+  - {name: customer, topic: customer, columns: {id: int}, primary_key: [id], refresh: {mode: sync, interval: 0s}}
+  - {name: nation, topic: nation, columns: {id: int}, primary_key: [id], refresh: {mode: sync, interval: 0s}, store: memory}
+  - {name: region, topic: region, columns: {id: int}, primary_key: [id], refresh: {interval: 1s, max_pending: 5}}
+lookups:
+  - {dimension: customer, on: {id: id}, select: [name]}
+  - {dimension: nation, on: {id: id}, select: [label]}
+  - {dimension: region, on: {id: id}, select: [area]}
+`))
+	for i := range 30 {
+		b.produce("customer", "", fmt.Sprintf(`{"id":1,"name":%d}`, i))
+		b.produce("nation", "", fmt.Sprintf(`{"id":1,"label":%d}`, i))
+		b.produce("facts", "", `{"id":1}`)
+		assert.Equal(t, []string{fmt.Sprintf(`{"id":1,"name":%d,"label":%d,"area":null}`, i, i)}, b.output(1))
+	}
+	_, metrics := b.get("/metrics")
+	assert.NotContains(t, metrics, `enricher_batch_phase_seconds_count{phase="refresh"} 0`)
+	assert.Regexp(t, `enricher_dimension_refresh_total\{dimension="customer",result="ok"\} [1-9]`, metrics)
+	r.stop()
+	assert.Equal(t, exitDone, r.end(t), r.stderr)
+}
+
+func TestStaleDimensions(t *testing.T) {
+	// The ends of the dimension are not told, so nobody knows that it is up to date. The pipeline asks about other topics.
+	hide := func(b *bench) *kfake.FaultHandle {
+		return b.kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "customer", Err: kerr.UnknownServerError, Count: -1})
+	}
+	const tables = `dimensions: [{name: customer, topic: customer, columns: {id: int}, primary_key: [id], refresh: {interval: 500ms}}]
+lookups: [{dimension: customer, on: {id: id}, select: [name]}]
+processing: {max_staleness: 1s, shutdown_grace: 2s, on_stale: `
+	start := func(t *testing.T, onStale string) (*bench, *running) {
+		b := newBench(t, "customer", "facts", "out")
+		b.produce("customer", "", `{"id":1,"name":"Ada"}`)
+		b.produce("facts", "", `{"id":1}`)
+		r := b.start(b.tables(tables + onStale + "}\n"))
+		b.output(1)
+		return b, r
+	}
+	stale := func(b *bench) {
+		require.Eventually(b.t, func() bool {
+			var s serviceStatus
+			_, body := b.get("/status")
+			require.NoError(b.t, json.Unmarshal([]byte(body), &s), body)
+			return *s.Dimensions[0].FreshnessSeconds > 1.2
+		}, 30*time.Second, 20*time.Millisecond)
+		b.produce("facts", "", `{"id":1,"n":2}`)
+	}
+	t.Run("hold", func(t *testing.T) {
+		b, r := start(t, "hold")
+		fault := hide(b)
+		stale(b)
+		require.Never(t, func() bool {
+			_, body := b.get("/metrics")
+			return strings.Contains(body, `enricher_facts_total{outcome="written"} 2`)
+		}, 700*time.Millisecond, 50*time.Millisecond)
+		fault.Remove()
+		assert.Equal(t, []string{`{"id":1,"n":2,"name":"Ada"}`}, b.output(1))
+		r.stop()
+		assert.Equal(t, exitDone, r.end(t), r.stderr)
+	})
+	t.Run("serve", func(t *testing.T) {
+		b, r := start(t, "serve")
+		hide(b)
+		stale(b)
+		assert.Equal(t, []string{`{"id":1,"n":2,"name":"Ada"}`}, b.output(1))
+		r.stop()
+		assert.Equal(t, exitDone, r.end(t), r.stderr)
+	})
+	t.Run("fail", func(t *testing.T) {
+		b, r := start(t, "fail")
+		hide(b)
+		stale(b)
+		assert.Equal(t, exitFailed, r.end(t))
+		assert.Contains(t, r.stderr.lastLine(), "dimension customer was last known to be up to date")
+		assert.Contains(t, r.stderr.lastLine(), "max_staleness is 1s")
+	})
+	t.Run("held facts end with the service", func(t *testing.T) {
+		b, r := start(t, "hold")
+		hide(b)
+		stale(b)
+		r.stop()
+		assert.Equal(t, exitDone, r.end(t), r.stderr)
+	})
 }

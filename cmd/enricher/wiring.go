@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"enricher/changelog"
+	"enricher/config"
 	"enricher/dimstore"
 	"enricher/pipeline"
 )
@@ -36,6 +37,7 @@ func (a *app) makeFeeds(deadLetter deadLetterFunc) error {
 		o.OnError = a.cfg.OnError(d.plan.OnError)
 		o.Client = a.clientFor("dimension_" + d.plan.Name)
 		o.FetchBytes = onTheWire(a.plan.Memory.DimensionFetch)
+		o.MaxStaleness, o.OnStale = a.cfg.Processing.MaxStaleness, a.cfg.Processing.OnStale
 		o.Metrics = a.changelogs
 		o.Logger = a.log
 		feed, err := changelog.New(o)
@@ -59,6 +61,7 @@ func (a *app) pipelineOptions(instance string) pipeline.Options {
 		OnGap:              in.OnGap,
 		OnError:            a.cfg.OnError(in.OnError),
 		Plan:               a.plan.Lookup,
+		Before:             a.beforeBatch(),
 		OutputTopic:        out.Topic,
 		Partition:          out.Partition,
 		Compression:        out.Compression,
@@ -76,6 +79,56 @@ func (a *app) pipelineOptions(instance string) pipeline.Options {
 		Metrics:            a.facts,
 		Logger:             a.log.With("part", "pipeline"),
 	}
+}
+
+// beforeBatch brings the dimensions that lookups read up to date before a batch of facts is looked up, and holds the facts while one of them says so. Those
+// in mode async cost a look, those in mode sync a round trip to the brokers, all at the same time. Nil when there is no dimension.
+func (a *app) beforeBatch() func(context.Context) error {
+	var looks, trips []*changelog.Dimension
+	for _, d := range a.dimensions {
+		switch feed := d.feed.Load(); {
+		case !slices.ContainsFunc(a.cfg.Lookups, func(l config.Lookup) bool { return l.Dimension == d.plan.Name }):
+		case d.plan.Refresh.Mode == changelog.Sync:
+			trips = append(trips, feed)
+		default:
+			looks = append(looks, feed)
+		}
+	}
+	if len(looks)+len(trips) == 0 {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		for _, feed := range looks {
+			if err := feed.Refresh(ctx); err != nil {
+				return err
+			}
+		}
+		switch len(trips) {
+		case 0:
+			return nil
+		case 1:
+			return trips[0].Refresh(ctx)
+		}
+		return refreshAll(ctx, trips)
+	}
+}
+
+// refreshAll refreshes dimensions at the same time. The first error ends it.
+func refreshAll(ctx context.Context, feeds []*changelog.Dimension) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, len(feeds))
+	for _, feed := range feeds {
+		go func() { ended <- feed.Refresh(ctx) }()
+	}
+	var first error
+	for range feeds {
+		if err := <-ended; err != nil && first == nil {
+			first = err
+			cancel()
+		}
+	}
+	return first
 }
 
 // awaitWarm waits until every dimension has been read up to the end that was seen at start, or until processing.warmup.timeout, which ends the service or
