@@ -101,7 +101,9 @@ func (l *loader) checkAutoPartition(d *Dimension, at string) {
 	if !a.Enabled || !l.ok(path) || !l.ok(path+".column") || !l.ok(at+".partition_by") {
 		return
 	}
-	if !slices.Contains(d.PartitionBy, a.Column) {
+	if a.Column == "" {
+		l.fail(path+".column", "is required and missing", "one of partition_by")
+	} else if !slices.Contains(d.PartitionBy, a.Column) {
 		l.fail(path+".column", quote(a.Column)+" is not a partition column", "one of partition_by")
 	}
 }

@@ -46,7 +46,7 @@ func openStore(dir *dimstore.Dir, d *dimensionPlan, o dimstore.Options, memory m
 		if err != nil {
 			return nil, err
 		}
-		return &rowStore{Sink: heapSink{s}, read: s.Read, close: s.Close}, nil
+		return &rowStore{Sink: s, read: s.Read, close: s.Close}, nil
 	}
 	o.Memory = memory.Store
 	s, err := dir.OpenStore(o)
@@ -55,20 +55,6 @@ func openStore(dir *dimstore.Dir, d *dimensionPlan, o dimstore.Options, memory m
 	}
 	return &rowStore{Sink: s, read: s.Read, close: s.Close}, nil
 }
-
-// heapSink lets a changelog load a generation in memory beside another.
-type heapSink struct{ *dimstore.HeapStore }
-
-// Generation begins one.
-func (s heapSink) Generation(reason string) (changelog.Generation, error) {
-	l, err := s.Begin(reason)
-	if err != nil {
-		return nil, err // not a nil pointer in an interface
-	}
-	return l, nil
-}
-
-var _ changelog.GenerationSink = heapSink{}
 
 // Read opens a view on the rows for one batch of facts. A dimension without a complete generation answers as empty.
 func (d *dimension) Read() lookup.View {
@@ -166,7 +152,8 @@ func follow(ctx context.Context, dimensions []*dimension, fail func(error)) (wai
 func (d *dimension) changelogOptions(deadLetter deadLetterFunc) changelog.Options {
 	o := changelog.Options{
 		Name: d.plan.Name, Topic: d.plan.Topic, TopicPattern: d.plan.TopicPattern, Schema: d.plan.Schema, KeyFormat: d.plan.KeyFormat, Version: d.plan.Version,
-		Sink: d.store.Load().Sink, DiscoveryInterval: d.plan.DiscoveryInterval,
+		AutoPartition: autoPartition(d.plan.Dimension),
+		Sink:          d.store.Load().Sink, DiscoveryInterval: d.plan.DiscoveryInterval,
 		Refresh: changelog.Refresh(d.plan.Refresh),
 	}
 	if deadLetter != nil {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"enricher/changelog"
 	"enricher/config"
 	"enricher/dimstore"
 	"enricher/lookup"
@@ -47,6 +48,12 @@ func newPlan(cfg *config.Config, table func(dimension string) lookup.Table) (ser
 		if err != nil {
 			problems = append(problems, cfg.Problem("dimensions["+strconv.Itoa(i)+"]", err.Error(), ""))
 			continue
+		}
+		if a := autoPartition(d); a != nil {
+			if _, err := changelog.NewRetention(schema, *a); err != nil { // config has looked at all but the format
+				message := strings.TrimPrefix(err.Error(), "auto_partition: ")
+				problems = append(problems, cfg.Problem("dimensions["+strconv.Itoa(i)+"].auto_partition.format", message, "such as yyyyMMdd"))
+			}
 		}
 		plan.Dimensions = append(plan.Dimensions, dimensionPlan{d, schema, indexesOf(d, schema), fingerprint(d, schema)})
 	}
@@ -153,6 +160,15 @@ func patternGroups(pattern string) []string {
 	return slices.DeleteFunc(re.SubexpNames(), func(name string) bool { return name == "" })
 }
 
+// autoPartition is the retention of a dimension; nil for none.
+func autoPartition(d config.Dimension) *changelog.AutoPartition {
+	a := d.AutoPartition
+	if !a.Enabled {
+		return nil
+	}
+	return &changelog.AutoPartition{Column: a.Column, TimeUnit: a.TimeUnit, Format: a.Format, Retention: a.Retention, TimeZone: a.TimeZone}
+}
+
 // versionColumn is the column that `version: column:NAME` names.
 func versionColumn(version string) (name string, ok bool) {
 	return strings.CutPrefix(version, "column:")
@@ -164,6 +180,9 @@ func fingerprint(d config.Dimension, s *record.Schema) string {
 		fmt.Fprintf(h, "%q,", part)
 	}
 	fmt.Fprintf(h, "%q,", d.Indexes) // in their order: entries are stored under the number of their index
+	if a := autoPartition(d); a != nil {
+		fmt.Fprintf(h, "%#v,", *a) // what a shorter retention has dropped is missing under a longer one
+	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 

@@ -62,6 +62,8 @@ func TestFingerprint(t *testing.T) {
 		"topic":         of("topic: u, primary_key: [id]", look),
 		"version":       of(dim+", version: timestamp", look),
 		"other version": of(dim+", version: 'column:a'", look),
+		"retention":     of("topic: t, primary_key: [id], partition_by: [id], auto_partition: {enabled: true, column: id}", look),
+		"longer one":    of("topic: t, primary_key: [id], partition_by: [id], auto_partition: {enabled: true, column: id, retention: 8}", look),
 		"pattern":       of("topic_pattern: t, primary_key: [id]", look),
 		"group":         of("topic_pattern: '(?P<x>t)', primary_key: [id]", look),
 		"index":         of(dim+", indexes: [[a]]", look),
@@ -79,6 +81,22 @@ func TestFingerprint(t *testing.T) {
 		assert.NotContains(t, seen, f, "%s is the same as %s", name, seen[f])
 		seen[f] = name
 	}
+}
+
+func TestRetentionProblems(t *testing.T) {
+	cfg := parse(t, planBase+`dimensions:
+  - name: price
+    topic: price
+    primary_key: [dt, id]
+    partition_by: [dt]
+    auto_partition:
+      enabled: true
+      column: dt
+      format: yyyy-MM
+lookups: [{dimension: price, on: {dt: dt, id: id}, select: [v]}]
+`)
+	_, err := newPlan(cfg, nil)
+	require.ErrorContains(t, err, `test.yaml:12: dimensions[0].auto_partition.format: format "yyyy-MM": a partition by day needs d (such as yyyyMMdd)`)
 }
 
 func TestPlanProblemsHaveTheirPlaces(t *testing.T) {

@@ -286,3 +286,42 @@ processing: {max_staleness: 1s, shutdown_grace: 2s, on_stale: `
 		assert.Equal(t, exitDone, r.end(t), r.stderr)
 	})
 }
+
+func TestRetention(t *testing.T) {
+	b := newBench(t, "price", "facts", "out")
+	day := func(ago int) string { return time.Now().UTC().AddDate(0, 0, -ago).Format("20060102") }
+	for _, dt := range []string{day(0), day(1), day(5), day(-7), "someday"} { // today, yesterday, expired, far ahead, not a day
+		b.produce("price", "", fmt.Sprintf(`{"dt":"%s","id":1,"nation":7}`, dt))
+	}
+	fact := func(dt string) string { return fmt.Sprintf(`{"id":1,"n":7,"day":"%s"}`, dt) }
+	b.produce("facts", "", fact(day(1)))
+	b.produce("facts", "", fact(day(5)))
+	b.produce("facts", "", fact(day(4)))
+	b.produce("facts", "", fact(day(2)))
+	r := b.start(b.tables(`dimensions:
+  - name: price
+    topic: price
+    columns: {id: int, nation: int}
+    primary_key: [dt, id]
+    partition_by: [dt]
+    auto_partition: {enabled: true, column: dt, retention: 2}
+    indexes: [[nation]]
+    on_error: skip
+lookups:
+  - {dimension: price, on: {id: id, dt: day}, select: {found: dt}}
+  - {dimension: price, on: {id: id}, partitions: latest, select: {latest: dt}}
+  - {dimension: price, on: {nation: n}, select: [dt], into: nation, rows: array}
+`))
+	enriched := func(dt, found string) string {
+		return fmt.Sprintf(`{"id":1,"n":7,"day":"%s","found":%s,"latest":"%s","nation":[{"dt":"%s"},{"dt":"%s"},{"dt":"%s"}]}`,
+			dt, found, day(0), day(1), day(0), day(-7))
+	}
+	assert.Equal(t, []string{enriched(day(1), `"`+day(1)+`"`), enriched(day(5), "null"), enriched(day(4), "null"), enriched(day(2), "null")}, b.output(4))
+	b.await("/metrics", 200, `enricher_lookup_miss_total{dimension="price",reason="expired_partition"} 2`)
+	b.await("/metrics", 200, `enricher_lookup_miss_total{dimension="price",reason="no_partition"} 1`)
+	b.await("/metrics", 200, `enricher_dimension_changes_total{dimension="price",op="expired"} 1`)
+	b.await("/metrics", 200, `enricher_dimension_changes_total{dimension="price",op="error"} 1`)
+	b.await("/status", 200, `"partitions": 3`)
+	r.stop()
+	assert.Equal(t, exitDone, r.end(t), r.stderr)
+}
