@@ -19,7 +19,10 @@ func TestMetricsHaveTheirNamesAndLabels(t *testing.T) {
 	r := b.start(b.config("dead_letter: {topic: dead}"))
 	b.output(3)
 	b.await("/readyz", 200, "")
-	text := b.await("/metrics", 200, `enricher_facts_total{outcome="written"} 3`)
+	// The counters of a commit are raised one after the other, and may be read in between.
+	b.await("/metrics", 200, `enricher_facts_total{outcome="written"} 3`)
+	b.await("/metrics", 200, `enricher_dead_letters_total{class="decode",stage="input"} 1`)
+	text := b.await("/metrics", 200, `enricher_end_to_end_latency_seconds_count 4`)
 	for _, series := range []string{
 		`enricher_facts_total{outcome="dead_lettered"} 1`,
 		`enricher_facts_total{outcome="dropped"} 0`,
