@@ -152,7 +152,8 @@ func testDropPartition(t *testing.T, s conformingStore) {
 // two, full in every way of reading.
 func testConcurrentPartitions(t *testing.T, s conformingStore) {
 	t.Helper()
-	const readers, rounds, rows = 4, 120, 10
+	const readers, rows = 4, 10
+	times := rounds(120, 40)
 	partition := func(n int) string { return fmt.Sprintf("%06d", n) }
 	changes := func(n int, del bool) []dimstore.Change {
 		var out []dimstore.Change
@@ -183,7 +184,7 @@ func testConcurrentPartitions(t *testing.T, s conformingStore) {
 			}
 		})
 	}
-	for n := 2; n < rounds; n++ {
+	for n := 2; n < times; n++ {
 		if n%2 == 0 {
 			apply(t, s, changes(n, false)...)
 			require.NoError(t, s.DropPartition([]byte(partition(n-2))))
@@ -194,7 +195,7 @@ func testConcurrentPartitions(t *testing.T, s conformingStore) {
 	close(stop)
 	wg.Wait()
 	require.NoError(t, errors.Join(failed...))
-	assert.Equal(t, []string{partition(rounds - 2), partition(rounds - 1)}, partitionList(s))
+	assert.Equal(t, []string{partition(times - 2), partition(times - 1)}, partitionList(s))
 }
 
 func readLatest(s conformingStore, rows int) error {

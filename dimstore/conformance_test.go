@@ -512,7 +512,8 @@ func testClosed(t *testing.T, s conformingStore) {
 // testConcurrent has one writer that moves a row of pairs from n to n+1 in one Apply, and readers that must see one n at a time.
 func testConcurrent(t *testing.T, s conformingStore) {
 	t.Helper()
-	const readers, rounds, keys = 8, 300, 20
+	const readers, keys = 8, 20
+	times := rounds(300, 60)
 	key := func(i int) []byte { return binary.BigEndian.AppendUint32([]byte("k"), uint32(i)) }
 	round := func(n int) []dimstore.Change {
 		var changes []dimstore.Change
@@ -541,7 +542,7 @@ func testConcurrent(t *testing.T, s conformingStore) {
 			}
 		}()
 	}
-	for n := 1; n < rounds; n++ {
+	for n := 1; n < times; n++ {
 		apply(t, s, round(n)...)
 	}
 	close(stop)

@@ -19,7 +19,8 @@ import (
 // Readers must see the window of one round, whole and in order, however they look. The store has testIndexes.
 func testWindow(t *testing.T, s conformingStore) {
 	t.Helper()
-	const width, rounds, readers = 30, 200, 4
+	const width, readers = 30, 4
+	times := rounds(200, 15)
 	offset := int64(0)
 	change := func(n, k int, gone bool) dimstore.Change {
 		offset++
@@ -65,7 +66,7 @@ func testWindow(t *testing.T, s conformingStore) {
 			}
 		}()
 	}
-	for n := 1; n < rounds || reads.Load() < rounds && len(failed) == 0; n++ {
+	for n := 1; n < times || reads.Load() < int64(times) && len(failed) == 0; n++ {
 		move(n)
 	}
 	close(stop)

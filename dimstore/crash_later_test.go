@@ -94,7 +94,7 @@ func droppedModel(next int64, last bool) *model {
 func TestKillWhileDropping(t *testing.T) {
 	path := t.TempDir()
 	rng := rand.New(rand.NewPCG(2, 2))
-	for range 10 {
+	for range rounds(10, 3) {
 		lines := killWorker(t, path, "drop", 1+rng.IntN(80))
 		kind, number, _ := strings.Cut(lines[len(lines)-1], " ")
 		acknowledged, err := strconv.ParseInt(number, 10, 64)
@@ -183,7 +183,7 @@ func publishUntilKilled(path string) error {
 func TestKillWhilePublishing(t *testing.T) {
 	path := t.TempDir()
 	rng := rand.New(rand.NewPCG(4, 4))
-	for range 12 {
+	for range rounds(12, 4) {
 		lines := killWorker(t, path, "publish", 1+rng.IntN(12))
 		acknowledged := -1
 		for _, line := range lines {

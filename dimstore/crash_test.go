@@ -162,7 +162,7 @@ func TestKill(t *testing.T) {
 	path := t.TempDir()
 	rng := rand.New(rand.NewPCG(1, 1))
 	var h models
-	for range 8 {
+	for range rounds(8, 3) {
 		acknowledged := killChild(t, path, 1+rng.IntN(150))
 		s := openStore(t, path, tight)
 		next := position(s)

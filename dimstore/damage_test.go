@@ -130,7 +130,7 @@ func TestDamageAfterKill(t *testing.T) {
 
 	rng := rand.New(rand.NewPCG(3, 3))
 	replaced, kept := 0, 0
-	for range 30 {
+	for range rounds(30, 12) {
 		path := filepath.Join(t.TempDir(), "copy")
 		require.NoError(t, os.CopyFS(path, os.DirFS(whole)))
 		what := damageAnything(t, rng, filepath.Join(path, "customer", "000001"))

@@ -197,7 +197,7 @@ func (m *model) checkIndex(t *testing.T, v dimstore.View, index int) {
 func testModel(t *testing.T, durable bool, newFactory func(t *testing.T) factory) {
 	t.Helper()
 	versions := []string{"", dimstore.VersionTimestamp, dimstore.VersionColumn}
-	for seed := range uint64(6) {
+	for seed := range uint64(rounds(6, 3)) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			o := dimstore.Options{Version: versions[seed%3]}
 			if seed > 0 {

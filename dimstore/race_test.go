@@ -1,0 +1,5 @@
+//go:build race
+
+package dimstore_test
+
+const raceDetector = true
