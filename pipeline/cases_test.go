@@ -298,6 +298,11 @@ func TestOffsetsOfAnOpenTransaction(t *testing.T) {
 		require.Len(w.t, in.Unready(), 1)
 		assert.Equal(w.t, "offsets_unknown", in.Unready()[0].Reason)
 		assert.Equal(w.t, 1, ends.Hits(), "one empty transaction was aborted, to release them")
+		written, err := kadm.NewClient(w.client).ListEndOffsets(w.t.Context(), outTopic, dlTopic)
+		require.NoError(w.t, err)
+		written.Each(func(o kadm.ListedOffset) {
+			assert.EqualValues(w.t, 1, o.Offset, "its end is in %s/%d too, where records of a transaction without one may be", o.Topic, o.Partition)
+		})
 		unstable.Remove()
 		w.expect()
 		assert.Empty(w.t, in.Unready())
