@@ -134,6 +134,9 @@ func TestVersionOfABuild(t *testing.T) {
 	info.Settings[1].Value = "true"
 	assert.Equal(t, versionInfo{"v1.2.3", "abc+dirty", "go1.26.8"}, versionOf(info))
 	assert.Equal(t, versionInfo{"(devel)", "unknown", "go1.26.8"}, versionOf(&debug.BuildInfo{GoVersion: "go1.26.8"}))
+	found := versionInfo{"(devel)", "unknown", "go1.26.8"}
+	assert.Equal(t, versionInfo{"v1.2.3", "abc", "go1.26.8"}, found.stamped("v1.2.3", "abc"), "the linker's word counts")
+	assert.Equal(t, found, found.stamped("", ""))
 }
 
 func TestValidatePrintsEveryProblem(t *testing.T) {

@@ -8,6 +8,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// stampedVersion and stampedCommit are what the linker was told by -X, for a build without version control, such as that of the image. Nothing else sets them.
+var stampedVersion, stampedCommit string //nolint:gochecknoglobals // -X needs variables of the package
+
 // versionInfo is what the build says of itself.
 type versionInfo struct {
 	Version string `json:"version"` // of the module; "(devel)" for a build from a working tree without version control
@@ -21,7 +24,18 @@ func buildVersion() versionInfo {
 	if !ok {
 		return versionInfo{"unknown", "unknown", runtime.Version()}
 	}
-	return versionOf(info)
+	return versionOf(info).stamped(stampedVersion, stampedCommit)
+}
+
+// stamped gives the version with what the linker was told in place of what the build found out by itself.
+func (v versionInfo) stamped(version, commit string) versionInfo {
+	if version != "" {
+		v.Version = version
+	}
+	if commit != "" {
+		v.Commit = commit
+	}
+	return v
 }
 
 func versionOf(info *debug.BuildInfo) versionInfo {
