@@ -73,6 +73,9 @@ type batch struct {
 	full, short, entry []byte // keys
 	oldVersion         []byte
 	old, new           indexValues
+	decoded            []byte
+
+	changed []uint64 // hashes of what the open transaction changes in the cache
 }
 
 // bucketRecord is one that the open transaction writes.
@@ -100,6 +103,7 @@ func (b *batch) open() {
 	b.touched = b.touched[:0]
 	b.garbage = b.garbage[:0]
 	b.records = b.records[:0]
+	b.changed = b.changed[:0]
 }
 
 func (b *batch) end() {
@@ -183,6 +187,9 @@ func (b *batch) change(c *Change) error {
 	size += bucketCost + partitionCost(c.Partition) + int64(min(len(b.full), longKey)) + entryCost
 	size += int64(min(content.size(), b.gen.inlineLimit())) + 2*maxHeader + checksumSize
 	if err := b.fits(size, count+4); err != nil {
+		return err
+	}
+	if err := b.uncache(p, c.Key); err != nil {
 		return err
 	}
 	b.touch(number, c.Offset+b.step)

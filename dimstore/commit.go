@@ -105,8 +105,14 @@ func (b *batch) commit() error {
 		return err
 	}
 	g.announce(edits)
+	if len(b.changed) > 0 {
+		g.cache.removing(b.changed)
+	}
 	if err := g.commit(b.txn); err != nil {
 		return err
+	}
+	if len(b.changed) > 0 {
+		g.cache.complete()
 	}
 	g.settle()
 	b.show()

@@ -37,6 +37,13 @@ type Options struct {
 	// block cache. While a generation is loaded beside another (Begin), the two share it. Each index beyond the first few raises the least
 	// size of a memtable (2 MiB) by a quarter.
 	Memory int64
+	// CacheBytes bounds the memory for rows that were looked up, beside Memory: rows, groups under a prefix or an index, and keys without a row.
+	// Zero: none. While a generation takes over from another, each may have that much.
+	CacheBytes int64
+	// CacheKeys bounds the number of keys that are kept so; zero: as many as CacheBytes holds.
+	CacheKeys int64
+	// KeyTypes are the types of the columns of Change.Key, in order. Without them groups under a prefix are not cached.
+	KeyTypes []record.Type
 	// Compression of the tables: none (as is the empty string), snappy, zstd.
 	Compression string
 	// MinFreeDisk in bytes: with less than that nothing is applied.

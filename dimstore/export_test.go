@@ -133,3 +133,6 @@ func (s *Store) Audit(swept bool) error {
 
 // Known is how many partitions are kept in memory, those without rows included.
 func (s *Store) Known() int { return len(s.current.Load().partitions) }
+
+// CacheEarly has the cache used in the first load too. It is called before anything else.
+func (s *Store) CacheEarly() { s.cacheEarly = true }

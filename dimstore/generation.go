@@ -57,6 +57,9 @@ type generation struct {
 
 	live atomic.Pointer[liveState] // written by the holder of writing
 
+	cache *cache    // nil: none
+	lent  sync.Pool // of *memory, for views
+
 	mu      sync.RWMutex
 	buckets []bucket // by number; written by the holder of writing
 	numbers map[BucketID]uint32
@@ -80,6 +83,7 @@ func (s *Store) newGeneration(path string, z sizes) *generation {
 		partitions: make(map[string]*partition), numbers: make(map[BucketID]uint32), closing: make(chan struct{}),
 	}
 	g.live.Store(&liveState{set: &liveSet{}})
+	g.cache = newCache(s.options.CacheBytes, s.options.CacheKeys, &s.cacheCounters)
 	return g
 }
 

@@ -17,17 +17,19 @@ import (
 // Store is the local data of one dimension: the generation that answers, and for a while beside it one that is loaded (Begin). Apply,
 // MarkComplete, DropPartition, Reset, Begin and Close may be called by several goroutines and wait for each other; everything else is free.
 type Store struct {
-	dir          *Dir
-	options      Options
-	log          *slog.Logger
-	root         string // <dir>/<dimension>
-	space        *space
-	sizes        sizes // of a generation
-	loadingSizes sizes // of one that is loaded beside another
-	discarded    string
-	markTTL      atomic.Int64
-	sweepRows    int                        // sweepMost, or what a test says
-	current      atomic.Pointer[generation] // written by the holder of writing
+	dir           *Dir
+	options       Options
+	log           *slog.Logger
+	root          string // <dir>/<dimension>
+	space         *space
+	sizes         sizes // of a generation
+	loadingSizes  sizes // of one that is loaded beside another
+	discarded     string
+	markTTL       atomic.Int64
+	sweepRows     int                        // sweepMost, or what a test says
+	current       atomic.Pointer[generation] // written by the holder of writing
+	cacheCounters cacheCounters
+	cacheEarly    bool // for tests: use the cache in the first load too
 
 	writing sync.Mutex
 	// Of the holder of writing.
@@ -158,6 +160,24 @@ func (s *Store) Positions() []Position { return s.current.Load().positions() }
 
 // Bytes is the space that the generation takes on disk. The answer is up to a second old.
 func (s *Store) Bytes() int64 { return s.current.Load().bytes() }
+
+// CacheStats is what Options.CacheBytes is used for.
+type CacheStats struct {
+	Hits, Misses uint64 // lookups of views that used the cache, since OpenStore
+	Keys         int64  // kept of the generation that answers, what was found missing included
+	Bytes        int64  // reserved for them
+	Aside        bool   // too few lookups were hits: it is not used until the next trial
+}
+
+// CacheStats tells how the cache does; all zero when there is none.
+func (s *Store) CacheStats() CacheStats {
+	out := CacheStats{Hits: s.cacheCounters.hits.Load(), Misses: s.cacheCounters.misses.Load()}
+	if c := s.current.Load().cache; c != nil {
+		out.Keys, out.Bytes = c.size()
+		out.Aside = !c.worthwhile()
+	}
+	return out
+}
 
 // SetDeleteMarkTTL replaces Options.DeleteMarkTTL for the deletes from now on; marks that are there keep their time. It may be called at any
 // time, by anyone.

@@ -60,6 +60,10 @@ func (g *generation) dropPartition(tuple []byte) error {
 	if p.rows > 0 {
 		g.announce([]edit[*partition]{{item: p, out: true}})
 	}
+	indexed := g.caching() && len(g.store.options.Indexes) > 0
+	if indexed {
+		g.cache.removingKind(kindIndex)
+	}
 	err := g.transaction(func(txn *badger.Txn) error {
 		key := droppedKey(p.number)
 		if err := txn.Set(key, appendChecksum(nil, key)); err != nil {
@@ -69,6 +73,9 @@ func (g *generation) dropPartition(tuple []byte) error {
 	})
 	if err != nil {
 		return fmt.Errorf("drop a partition: %w", err)
+	}
+	if indexed {
+		g.cache.complete()
 	}
 	g.settle()
 	delete(g.partitions, string(tuple))

@@ -17,6 +17,7 @@ func (s *Store) Read() View {
 		g := s.current.Load()
 		if g.readers.enter() {
 			v := &view{gen: g}
+			v.cached.open(g)
 			v.txn, v.live, v.err = g.snapshot()
 			return v
 		}
@@ -38,6 +39,7 @@ type view struct {
 
 	rows    lentIterator
 	entries lentIterator
+	cached  cached
 }
 
 // lentIterator is an iterator of a view over one kind, made when it is first needed: making one costs more than a seek.
@@ -56,6 +58,7 @@ func (v *view) Close() {
 		}
 	}
 	v.txn.Discard()
+	v.cached.close(&v.gen.lent)
 	v.gen.readers.leave()
 	v.gen, v.txn, v.err = nil, nil, ErrClosed
 }
@@ -98,11 +101,11 @@ func (v *view) Get(partition, key []byte) (record.Row, bool, error) {
 		return nil, false, nil
 	}
 	v.key = shorten(appendRowKey(v.key[:0], p.number, key), 0, maxInlineKey)
-	content, ok, err := v.read(v.key)
+	row, ok, err := v.row(v.key)
 	if err != nil {
 		return nil, false, v.failed("get row", err)
 	}
-	return content.row, ok, nil
+	return row, ok, nil
 }
 
 // failed notes damage and says what was done.
@@ -158,9 +161,19 @@ func (v *view) Scan(partition, prefix []byte, yield func(row record.Row) bool) e
 	if p == nil {
 		return nil
 	}
-	it, release := v.iterator(&v.rows, kindRow)
-	defer release()
-	if err := v.scan(it, appendRowKey(nil, p.number, prefix), yield); err != nil {
+	scan := func(yield func(record.Row) bool) error {
+		it, release := v.iterator(&v.rows, kindRow)
+		defer release()
+		return v.scan(it, appendRowKey(nil, p.number, prefix), yield)
+	}
+	var err error
+	if len(prefix) > 0 && len(v.gen.store.options.KeyTypes) > 0 {
+		v.cached.key = appendGroupKey(v.cached.key[:0], p.number, prefix)
+		err = v.groupOf(v.cached.key, yield, scan)
+	} else {
+		err = scan(yield)
+	}
+	if err != nil {
 		return v.failed("scan rows", err)
 	}
 	return nil

@@ -18,13 +18,17 @@ func (v *view) ScanIndex(index int, key []byte, yield func(row record.Row) bool)
 	if index < 0 || index >= len(v.gen.store.options.Indexes) {
 		return fmt.Errorf("scan index: BUG: there is no index %d", index)
 	}
-	it, release := v.iterator(&v.entries, kindIndex)
-	defer release()
 	scan := v.scanEntries
 	if 2+len(key)+partitionNumberSize > maxIndexKey {
 		scan = v.scanLongEntries
 	}
-	if err := scan(it, index, key, yield); err != nil {
+	v.cached.key = appendIndexPrefix(v.cached.key[:0], index, key)
+	err := v.groupOf(v.cached.key, yield, func(yield func(record.Row) bool) error {
+		it, release := v.iterator(&v.entries, kindIndex)
+		defer release()
+		return scan(it, index, key, yield)
+	})
+	if err != nil {
 		return v.failed("scan index", err)
 	}
 	return nil
