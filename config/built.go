@@ -23,7 +23,6 @@ func notBuilt() []unbuiltKey {
 		{key: "kafka.sasl.token_file"},
 		{key: "input.format", built: json},
 		{key: "dimensions[].format", built: json},
-		{key: "dimensions[].cache_keys"},
 		{key: "dimensions[].auto_increment"},
 		{key: "lookups[].async"},
 		{key: "lookups[].retry"},

@@ -26,6 +26,9 @@ func (l *loader) checkDimensions(c *Config) {
 		l.checkIndexes(d, at)
 		l.checkRefresh(d, at+".refresh")
 		l.checkAutoPartition(d, at)
+		if d.Store == "memory" && d.CacheKeys.Count > 0 && l.ok(at+".store") && l.ok(at+".cache_keys") {
+			l.fail(at+".cache_keys", "has no effect, store: memory keeps all rows ready", "leave it out, or store: badger")
+		}
 	}
 }
 

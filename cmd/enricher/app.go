@@ -71,6 +71,7 @@ func newApp(cfg *config.Config, v versionInfo, log *slog.Logger) (*app, error) {
 	}
 	a.plan, a.client = plan, client
 	a.registry = newRegistry(v, func() bool { return len(a.reasons()) == 0 })
+	a.registry.MustRegister(newCacheMetrics(a.dimensions))
 	a.changelogs = changelog.NewMetrics(a.registry)
 	a.facts = pipeline.NewMetrics(a.registry)
 	a.admin = admin.New(admin.Options{

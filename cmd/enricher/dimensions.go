@@ -35,6 +35,7 @@ type rowStore struct {
 
 	read  func() dimstore.View
 	close func() error
+	cache func() dimstore.CacheStats // nil: there is none
 }
 
 // openStore opens the store of the kind that the plan says.
@@ -48,12 +49,21 @@ func openStore(dir *dimstore.Dir, d *dimensionPlan, o dimstore.Options, memory m
 		}
 		return &rowStore{Sink: s, read: s.Read, close: s.Close}, nil
 	}
-	o.Memory = memory.Store
+	o.Memory, o.KeyTypes = memory.Store, d.storeKeyTypes()
+	cached := d.CacheKeys.Auto || d.CacheKeys.Count > 0
+	if cached {
+		o.Memory, o.CacheBytes = memory.withCache()
+		o.CacheKeys = int64(d.CacheKeys.Count)
+	}
 	s, err := dir.OpenStore(o)
 	if err != nil {
 		return nil, err
 	}
-	return &rowStore{Sink: s, read: s.Read, close: s.Close}, nil
+	store := &rowStore{Sink: s, read: s.Read, close: s.Close}
+	if cached {
+		store.cache = s.CacheStats
+	}
+	return store, nil
 }
 
 // Read opens a view on the rows for one batch of facts. A dimension without a complete generation answers as empty.

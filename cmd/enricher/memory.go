@@ -27,7 +27,7 @@ const (
 // memorySplit is store.memory divided among everything that the service sizes itself. It is done here and nowhere else; the parts never add up to more than
 // the whole.
 type memorySplit struct {
-	Store          int64 // of one dimension on disk: its memtables and indexes
+	Store          int64 // of one dimension on disk: its memtables, indexes and the rows kept ready
 	Rows           int64 // of one dimension in memory: all that its rows take
 	DimensionFetch int   // of one dimension: records fetched and not yet applied
 	FactFetch      int   // facts fetched and not yet looked up
@@ -57,6 +57,13 @@ func splitMemory(total int64, onDisk, inMemory int) (memorySplit, error) {
 		s.Rows = (rest - int64(onDisk)*s.Store) / int64(inMemory)
 	}
 	return s, nil
+}
+
+// withCache divides what a dimension on disk has between its memtables and the rows that are kept ready (cache_keys): half each, but memtables beyond
+// what they can use are cache as well.
+func (s memorySplit) withCache() (store, cache int64) {
+	store = max(min(s.Store/2, enoughStoreMemory), min(s.Store, minStoreMemory))
+	return store, s.Store - store
 }
 
 // fetchExpansion is what a byte that is asked for in one fetch takes in memory: two fetches at a time, compressed data unpacked to about twice its size,

@@ -54,6 +54,9 @@ func TestSplitMemoryNeverExceedsTheWhole(t *testing.T) {
 				require.LessOrEqual(t, sum, total, "%d dimensions", n)
 				require.Greater(t, sum, total-k, "%d dimensions: memory is left over", n)
 				require.GreaterOrEqual(t, s.Store, int64(minStoreMemory), "%d dimensions, %d bytes", n, total)
+				store, cache := s.withCache()
+				require.Equal(t, s.Store, store+cache)
+				require.GreaterOrEqual(t, store, int64(minStoreMemory))
 				require.True(t, heap == 0 || s.Rows >= s.Store, "%d dimensions, %d bytes", n, total)
 			}
 		}

@@ -26,6 +26,31 @@ func newRegistry(v versionInfo, ready func() bool) *prometheus.Registry {
 	return reg
 }
 
+// cacheMetrics count the lookups of the dimensions whose rows are kept ready (cache_keys). They are asked at every scrape.
+type cacheMetrics struct {
+	desc       *prometheus.Desc
+	dimensions []*dimension
+}
+
+func newCacheMetrics(dimensions []*dimension) *cacheMetrics {
+	return &cacheMetrics{prometheus.NewDesc("enricher_store_cache_total",
+		"Lookups of keys and groups of rows in the cache before the store (cache_keys), by whether it knew them.", []string{"dimension", "result"}, nil), dimensions}
+}
+
+// Describe implements prometheus.Collector.
+func (m *cacheMetrics) Describe(to chan<- *prometheus.Desc) { to <- m.desc }
+
+// Collect implements prometheus.Collector.
+func (m *cacheMetrics) Collect(to chan<- prometheus.Metric) {
+	for _, d := range m.dimensions {
+		if s := d.store.Load(); s != nil && s.cache != nil {
+			stats := s.cache()
+			to <- prometheus.MustNewConstMetric(m.desc, prometheus.CounterValue, float64(stats.Hits), d.plan.Name, "hit")
+			to <- prometheus.MustNewConstMetric(m.desc, prometheus.CounterValue, float64(stats.Misses), d.plan.Name, "miss")
+		}
+	}
+}
+
 // clientMetrics are the client's own metrics of one role (the facts, one dimension). kprom's serve exactly one client, but a role may have several, at the
 // same time or one after another (a producer that is rebuilt): the counters go on over all of them, and the buffer gauges, which kprom ties to its client,
 // are replaced by sums over the clients that live.

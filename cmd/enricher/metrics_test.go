@@ -53,6 +53,8 @@ func TestMetricsHaveTheirNamesAndLabels(t *testing.T) {
 		`enricher_dimension_warmup_ratio{dimension="customer"} 1`,
 		`enricher_dimension_open_transaction_seconds{dimension="customer"} 0`,
 		`enricher_store_bytes{dimension="customer"} \S+`,
+		`enricher_store_cache_total{dimension="customer",result="hit"} \d+`,
+		`enricher_store_cache_total{dimension="customer",result="miss"} [1-9]\d*`,
 		`enricher_input_gap_records_total{topic="facts"} 0`,
 		`enricher_input_lag_records{topic="facts"} \d+`,
 		`enricher_ready 1`,

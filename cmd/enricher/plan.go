@@ -88,6 +88,17 @@ func (d *dimensionPlan) storeIndexes() []dimstore.Index {
 	return indexes
 }
 
+// storeKeyTypes are the types of the columns of a key in the store: the primary key without the partition columns.
+func (d *dimensionPlan) storeKeyTypes() []record.Type {
+	var types []record.Type
+	for _, c := range d.Schema.PrimaryKey {
+		if !slices.Contains(d.Schema.PartitionBy, c) {
+			types = append(types, d.Schema.Columns[c].Type)
+		}
+	}
+	return types
+}
+
 // storeVersion is what the store compares versions by.
 func (d *dimensionPlan) storeVersion() string {
 	if _, ok := versionColumn(d.Version); ok {

@@ -46,6 +46,18 @@ type dimensionStatus struct {
 	Cold bool `json:"cold"`
 	// Complete tells whether there is a complete generation, which is what lookups read.
 	Complete bool `json:"complete"`
+	// Cache is what is kept ready before the store (cache_keys); left out where nothing is.
+	Cache *cacheStatus `json:"cache,omitempty"`
+}
+
+// cacheStatus is the cache of one dimension in /status. Bytes are those that are reserved; aside says that it is not used for a while, because it found too
+// little.
+type cacheStatus struct {
+	Keys   int64  `json:"keys"`
+	Bytes  int64  `json:"bytes"`
+	Hits   uint64 `json:"hits"`
+	Misses uint64 `json:"misses"`
+	Aside  bool   `json:"aside"`
 }
 
 // lookupStatus is one step in /status: what it does and what came of it since the start.
@@ -64,6 +76,10 @@ func (d *dimension) status() dimensionStatus {
 	}
 	if store := d.store.Load(); store != nil {
 		s.Complete = store.Complete()
+		if store.cache != nil {
+			c := store.cache()
+			s.Cache = &cacheStatus{Keys: c.Keys, Bytes: c.Bytes, Hits: c.Hits, Misses: c.Misses, Aside: c.Aside}
+		}
 	}
 	return s
 }

@@ -34,6 +34,7 @@ type benchCase struct {
 	lookups  int
 	delivery string
 	delay    time.Duration
+	keys     string // more keys of the dimension, as YAML
 }
 
 // name is how -cases and the result call it: workload/delivery, with the delay behind.
@@ -49,13 +50,21 @@ func (c benchCase) name() string {
 func allCases() []benchCase {
 	var all []benchCase
 	for _, delay := range []time.Duration{0, requestDelay} {
-		for _, w := range []benchCase{{"uniform", uniformTopic, 1, "", delay}, {"zipf", zipfTopic, 1, "", delay}, {"three", uniformTopic, 3, "", delay}} {
+		for _, w := range []benchCase{
+			{"uniform", uniformTopic, 1, "", delay, ""}, {"zipf", zipfTopic, 1, "", delay, ""}, {"three", uniformTopic, 3, "", delay, ""},
+		} {
 			for _, w.delivery = range []string{exactlyOnce, atLeastOnce} {
 				all = append(all, w)
 			}
 		}
 	}
-	return all
+	// Where the rows are: all in the heap, all from disk, and a tenth of those that are looked up ready in memory.
+	return append(all,
+		benchCase{"uniform-uncached", uniformTopic, 1, exactlyOnce, 0, "cache_keys: 0"},
+		benchCase{"zipf-uncached", zipfTopic, 1, exactlyOnce, 0, "cache_keys: 0"},
+		benchCase{"zipf-tenth", zipfTopic, 1, exactlyOnce, 0, "cache_keys: 100000"},
+		benchCase{"uniform-memory", uniformTopic, 1, exactlyOnce, 0, "store: memory"},
+	)
 }
 
 // chooseCases keeps the cases whose names match; load tells whether the first load does.
@@ -77,7 +86,7 @@ func chooseCases(pattern string) (chosen []benchCase, load bool, err error) {
 }
 
 // configuration is the file of a service: what a person would write, with defaults for the rest.
-func configuration(broker, store, group, input, output, delivery string, lookups int) string {
+func configuration(broker, store, group, input, output, delivery string, lookups int, keys string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `kafka:
   brokers: ["%s"]
@@ -90,8 +99,9 @@ dimensions:
     topic: %s
     columns: {c_site: string, c_custkey: int, c_name: string, c_address: string, c_phone: string, c_acctbal: decimal, c_mktsegment: string, c_comment: string}
     primary_key: [c_site, c_custkey]
+    %s
 lookups:
-`, broker, input, group, sessionTimeout, dimensionTopic)
+`, broker, input, group, sessionTimeout, dimensionTopic, keys)
 	for _, step := range [][2]string{{"o_custkey", "customer"}, {"o_shipto", "shipto"}, {"o_payer", "payer"}}[:lookups] {
 		fmt.Fprintf(&b, `  - dimension: customer
     on: {c_site: o_site, c_custkey: %[1]s}

@@ -155,12 +155,12 @@ func TestLateConnectionClosesWhileItWaits(t *testing.T) {
 
 func TestCasesHaveNames(t *testing.T) {
 	all := allCases()
-	assert.Len(t, all, 12)
+	assert.Len(t, all, 16)
 	names := map[string]bool{}
 	for _, c := range all {
 		names[c.name()] = true
 	}
-	assert.Len(t, names, 12)
+	assert.Len(t, names, 16)
 	assert.True(t, names["uniform/exactly_once"] && names["three/at_least_once/5ms"])
 	chosen, load, err := chooseCases("^zipf/")
 	require.NoError(t, err)

@@ -144,7 +144,7 @@ func (w *world) firstLoad(ctx context.Context) (r loadResult, err error) {
 	w.runs++
 	w.store = filepath.Join(w.dir, fmt.Sprintf("store-%d", w.runs))
 	began := time.Now()
-	s, err := w.startService(ctx, configuration(w.address, w.store, fmt.Sprintf("load-%d", w.runs), idleTopic, idleTopic+"-out", exactlyOnce, 1))
+	s, err := w.startService(ctx, configuration(w.address, w.store, fmt.Sprintf("load-%d", w.runs), idleTopic, idleTopic+"-out", exactlyOnce, 1, ""))
 	if err != nil {
 		return r, err
 	}
@@ -185,7 +185,7 @@ func (w *world) firstLoad(ctx context.Context) (r loadResult, err error) {
 // enrich is one run of a case.
 func (w *world) enrich(ctx context.Context, c benchCase) (rates, error) {
 	return w.run(ctx, c, func(group, output string) (*process, func() error, error) {
-		s, err := w.startService(ctx, configuration(w.address, w.store, group, c.topic, output, c.delivery, c.lookups))
+		s, err := w.startService(ctx, configuration(w.address, w.store, group, c.topic, output, c.delivery, c.lookups, c.keys))
 		if err != nil {
 			return nil, nil, err
 		}
