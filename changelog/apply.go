@@ -212,12 +212,12 @@ func (f *feed) write(ctx context.Context, write func() error) error {
 		err := write()
 		f.release()
 		if !errors.Is(err, dimstore.ErrNoSpace) {
-			if f.resume(pausedDisk) {
+			if f.resumeSpace() {
 				f.log.InfoContext(ctx, "there is space again, changes are applied")
 			}
 			return err
 		}
-		if f.pause(pausedDisk, err) {
+		if f.pause(spaceReason(err), err) {
 			f.log.ErrorContext(ctx, "changes are not applied until there is space", "error", err)
 		}
 		if !sleep(ctx, wait) {

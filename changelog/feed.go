@@ -279,6 +279,19 @@ func (f *feed) pause(reason string, err error) bool {
 	return !known
 }
 
+// resumeSpace ends the pauses of a store that was full; true when there was one.
+func (f *feed) resumeSpace() bool {
+	disk, memory := f.resume(pausedDisk), f.resume(pausedMemory)
+	return disk || memory
+}
+
+// full tells whether changes wait for space. For the holder of the state.
+func (f *feed) full() bool {
+	_, disk := f.paused[pausedDisk]
+	_, memory := f.paused[pausedMemory]
+	return disk || memory
+}
+
 // resume ends a pause; true when there was one.
 func (f *feed) resume(reason string) bool {
 	f.d.state.mu.Lock()

@@ -1,6 +1,7 @@
 package changelog
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -365,6 +366,29 @@ func TestNoSpace(t *testing.T) {
 		assert.Empty(t, st.Paused)
 		assert.True(t, st.Ready, st.Reasons)
 		assert.EqualValues(t, 3, st.RecordsRead)
+		r.end()
+	})
+}
+
+// A store that holds its rows in memory is full in its own way.
+func TestNoMemory(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		reg := prometheus.NewRegistry()
+		w.o.Metrics = NewMetrics(reg)
+		w.put("1", row(1, "A"))
+		r := w.startWarm()
+		w.sink.setFault(func() error {
+			return fmt.Errorf("injected: %w", errors.Join(dimstore.ErrNoMemory, dimstore.ErrNoSpace))
+		})
+		w.put("2", row(2, "B"))
+		time.Sleep(time.Minute)
+		assert.Equal(t, "memory", r.Status().Paused)
+		v, _ := metricValue(t, reg, "enricher_dimension_paused", map[string]string{"reason": "memory"})
+		assert.InDelta(t, 1, v, 0)
+		w.sink.setFault(nil)
+		w.holds(row(1, "A"), row(2, "B"))
+		time.Sleep(time.Minute)
+		assert.Empty(t, r.Status().Paused)
 		r.end()
 	})
 }

@@ -86,7 +86,7 @@ func (m *Metrics) collect(ch chan<- prometheus.Metric, d *Dimension) {
 	count(m.refreshes, s.refresh.ok, "ok")
 	count(m.refreshes, s.refresh.failed, "error")
 	paused := s.paused()
-	for _, reason := range []string{pausedDisk, pausedDeadLetter} {
+	for _, reason := range []string{pausedDisk, pausedMemory, pausedDeadLetter} {
 		v := 0.0
 		if _, ok := paused[reason]; ok {
 			v = 1

@@ -18,12 +18,12 @@ func (d *Dimension) publish(ctx context.Context, old *feed, r *runner) (reason, 
 	for {
 		reason, detail, err = d.publishOnce(ctx, old, r)
 		if !errors.Is(err, dimstore.ErrNoSpace) {
-			if r.resume(pausedDisk) {
+			if r.resumeSpace() {
 				r.log.InfoContext(ctx, "there is space again")
 			}
 			return reason, detail, err
 		}
-		if r.pause(pausedDisk, err) {
+		if r.pause(spaceReason(err), err) {
 			r.log.ErrorContext(ctx, "the new generation is not published until there is space", "error", err)
 		}
 		if !sleep(ctx, wait) {

@@ -122,7 +122,7 @@ func (d *Dimension) standing(number uint64, arrived, now time.Time) standing {
 		return st
 	}
 	st.freshness, _ = s.freshness(now)
-	if _, full := s.current.paused[pausedDisk]; full { // nobody knows for how long
+	if s.current.full() { // nobody knows for how long
 		return st
 	}
 	switch {

@@ -1,17 +1,21 @@
 package changelog
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"enricher/dimstore"
 )
 
 // Reasons for which changes are not applied for a while; label values of enricher_dimension_paused.
 const (
 	pausedDisk       = "disk"        // the store has not enough free space
+	pausedMemory     = "memory"      // the rows in memory have reached their bound
 	pausedDeadLetter = "dead_letter" // a dead letter can't be written
 )
 
@@ -155,6 +159,14 @@ func (s *state) ready(now time.Time, fresh time.Duration) []string {
 		add("stale: not fresh: last proved to be at its end %s ago; %s", age.Round(time.Second), strings.Join(lasting, "; "))
 	}
 	return reasons
+}
+
+// spaceReason is why a store that is full takes nothing up.
+func spaceReason(err error) string {
+	if errors.Is(err, dimstore.ErrNoMemory) {
+		return pausedMemory
+	}
+	return pausedDisk
 }
 
 // paused are the reasons why changes are not applied, with the errors behind them. For the holder of mu.
