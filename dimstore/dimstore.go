@@ -16,7 +16,7 @@ var (
 	// ErrUnusable is returned when the directory can't be used: no permission, a read-only file system, a file in its place. Nothing was
 	// moved or removed. Only a person can mend it.
 	ErrUnusable = errors.New("store directory is unusable")
-	// ErrNoSpace is returned when free disk is below the limit. Nothing was written (of an Apply in several transactions: nothing more);
+	// ErrNoSpace is returned when free disk is below the limit, or the directory above its own. Nothing was written (of an Apply in several transactions: nothing more);
 	// the same call may be repeated once there is space.
 	ErrNoSpace = errors.New("not enough free disk")
 	// ErrDamaged is returned when stored data does not match its checksum. The caller stops using the store; the next OpenStore moves the
@@ -48,6 +48,9 @@ type Options struct {
 	Compression string
 	// MinFreeDisk in bytes: with less than that nothing is applied.
 	MinFreeDisk uint64
+	// MaxDisk is what the whole directory may take, in bytes: beyond it nothing is applied. What makes room, and the merging of tables in the
+	// background, goes on. Zero: no limit.
+	MaxDisk uint64
 	// DeleteMarkTTL is how long the mark of a deleted row stays, so that an older upsert from another bucket does not bring it back. In whole
 	// seconds, rounded up; zero or less: no marks. SetDeleteMarkTTL changes it later.
 	DeleteMarkTTL time.Duration

@@ -28,6 +28,7 @@ type Dir struct {
 	id        string
 	statfs    func(path string) (free, total uint64, err error)
 	sweepRows int // of a test
+	usage     usage
 
 	mu   sync.Mutex
 	open map[string]bool // names of the stores that are open
@@ -47,7 +48,7 @@ func OpenDir(path string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dir{path: abs, lock: lock, statfs: diskSpace, open: make(map[string]bool)}
+	d := &Dir{path: abs, lock: lock, statfs: diskSpace, usage: usage{path: abs}, open: make(map[string]bool)}
 	if d.id, err = instanceID(abs); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}

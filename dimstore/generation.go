@@ -218,6 +218,9 @@ func (g *generation) writable(size uint64) error {
 	if g.broken != nil {
 		return g.broken
 	}
+	if err := g.store.dir.usage.take(g.store.options.MaxDisk, size); err != nil {
+		return err
+	}
 	return g.store.space.take(g.store.options.MinFreeDisk+g.margin(), size)
 }
 

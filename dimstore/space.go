@@ -30,6 +30,35 @@ type space struct {
 	free uint64
 }
 
+// usageAge is how long the size of the directory is used once it was added up. What is written meanwhile is added.
+const usageAge = time.Second
+
+// usage guards the size of everything below a directory. Safe for concurrent use.
+type usage struct {
+	path string
+
+	mu    sync.Mutex
+	at    time.Time
+	bytes uint64
+}
+
+// take makes sure that size more bytes keep it within limit; 0: there is none.
+func (u *usage) take(limit, size uint64) error {
+	if limit == 0 {
+		return nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if now := time.Now(); u.at.IsZero() || now.Sub(u.at) > usageAge {
+		u.bytes, u.at = uint64(diskUsage(u.path)), now
+	}
+	if u.bytes+size > limit {
+		return fmt.Errorf("%w: %s takes %d MiB of the %d MiB that it may: raise store.max_disk, or keep fewer rows", ErrNoSpace, u.path, u.bytes>>20, limit>>20)
+	}
+	u.bytes += size
+	return nil
+}
+
 // take makes sure that limit bytes stay free when size more are written.
 func (s *space) take(limit, size uint64) error {
 	s.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -104,4 +105,37 @@ func TestFlattenNeedsRoom(t *testing.T) {
 			assert.Equal(t, !merged, strings.Contains(log.String(), "tables are not merged"), log.String())
 		})
 	}
+}
+
+// TestMaxDisk fills a directory up to its limit: nothing is applied beyond it, what there is is served, and dropping rows makes room.
+func TestMaxDisk(t *testing.T) {
+	const limit = 24 << 20
+	path := t.TempDir()
+	o := tight
+	o.MaxDisk = limit
+	s := openStore(t, path, o)
+	require.NoError(t, s.MarkComplete())
+	var err error
+	offset, batch := int64(0), int64(0)
+	for ; err == nil && batch < 1000; batch++ {
+		changes := make([]dimstore.Change, 100)
+		for i := range changes {
+			row := bytes.Repeat([]byte{byte(offset), byte(offset >> 8), byte(i * 7)}, 300)
+			changes[i] = dimstore.Change{Bucket: historyBucket, Offset: offset, Partition: []byte("p"), Key: strconv.AppendInt(nil, offset, 10), Row: row}
+			offset++
+		}
+		_, err = s.Apply(changes, historyPosition(offset))
+	}
+	require.ErrorIs(t, err, dimstore.ErrNoSpace)
+	require.ErrorContains(t, err, "store.max_disk")
+	assert.LessOrEqual(t, s.Bytes(), int64(limit))
+	assert.Equal(t, offset-100, s.Rows())
+	require.NoError(t, s.Close())
+
+	s = openStore(t, path, o)
+	assert.Equal(t, offset-100, s.Rows(), "it is opened and answers all the same")
+	require.NoError(t, s.DropPartition([]byte("p")))
+	s.AwaitSweep()
+	require.Eventually(t, func() bool { return applyHistory(s, offset, 100) == nil }, time.Minute, 100*time.Millisecond, "goes on when there is room again")
+	require.NoError(t, s.Close())
 }

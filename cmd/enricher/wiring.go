@@ -25,6 +25,7 @@ func (a *app) storeOptions() dimstore.Options {
 	return dimstore.Options{
 		Compression:   a.cfg.Store.Compression,
 		MinFreeDisk:   uint64(a.cfg.Store.MinFreeDisk),
+		MaxDisk:       uint64(a.cfg.Store.MaxDisk),
 		DeleteMarkTTL: deleteMarkTTL,
 		Logger:        a.log,
 	}
