@@ -8,12 +8,14 @@
 //	/metrics  the Prometheus text format
 //	/status   the state of the service as JSON
 //
-// Everything else is 404; every answer but /metrics is JSON.
+// With Options.Pprof also /debug/pprof/ and what is below it, but the command line. Everything else is 404; every answer but /metrics and the profiles is
+// JSON.
 //
 // # Who is answered
 //
-// /livez, /readyz and /metrics are public: probes and scrapers come from other machines. Everything else answers loopback clients only (Guard says how that
-// is decided and what it means for port-forwards and proxies), and a client that is not one gets 403 with the reason.
+// /livez, /readyz and /metrics are public: probes and scrapers come from other machines. Everything else needs the token, where one is configured
+// (Authorize); else it answers loopback clients only (Guard says how that is decided and what it means for port-forwards and proxies), and a client that is
+// not one gets 403 with the reason.
 //
 // # Lifecycle
 //
@@ -63,6 +65,10 @@ type Options struct {
 	Status func() any
 	// Gatherer is what /metrics shows.
 	Gatherer prometheus.Gatherer
+	// TokenFile holds the bearer token for everything that is not public; "": loopback clients only, without one.
+	TokenFile string
+	// Pprof serves the runtime's profiles.
+	Pprof bool
 	// Logger takes what net/http has to say (broken connections, panics of handlers).
 	Logger *slog.Logger
 	// CloseTimeout is how long requests that are being answered may take when the server closes; 0 = 2 s.
@@ -96,6 +102,11 @@ func New(o Options) *Server {
 func (s *Server) Listen(ctx context.Context) error {
 	if s.o.Address == "" { // the net package would take a random port of all interfaces
 		return errors.New("admin: listen: the address is empty")
+	}
+	if s.o.TokenFile != "" {
+		if _, err := readToken(s.o.TokenFile); err != nil {
+			return fmt.Errorf("admin: %w", err)
+		}
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.o.Address)
 	if err != nil {

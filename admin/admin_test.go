@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,8 +66,8 @@ func TestPaths(t *testing.T) {
 		"not ready":         {warming, "GET", "/readyz", 503, `{"ready":false,"reasons":[{"reason":"warming_up","detail":"customer: 40 %"}]}`},
 		"status":            {options(), "GET", "/status", 200, `{"version":"v1"}`},
 		"status not JSON":   {broken, "GET", "/status", 500, `{"error":{"reason":"internal","detail":"the answer can't be written as JSON"}}`},
-		"unknown":           {options(), "GET", "/nope", 404, `{"error":{"reason":"not_found","detail":"no such path: the server knows /livez, /readyz, /metrics and /status"}}`},
-		"below a known one": {options(), "GET", "/status/x", 404, `{"error":{"reason":"not_found","detail":"no such path: the server knows /livez, /readyz, /metrics and /status"}}`},
+		"unknown":           {options(), "GET", "/nope", 404, `{"error":{"reason":"not_found","detail":"no such path: the server knows /livez, /readyz, /metrics and /status, and with admin.pprof /debug/pprof/"}}`},
+		"below a known one": {options(), "GET", "/status/x", 404, `{"error":{"reason":"not_found","detail":"no such path: the server knows /livez, /readyz, /metrics and /status, and with admin.pprof /debug/pprof/"}}`},
 		"write":             {options(), "POST", "/status", 405, `{"error":{"reason":"method_not_allowed","detail":"only GET and HEAD"}}`},
 	}
 	for name, c := range cases {
@@ -159,6 +161,58 @@ func start(t *testing.T, o admin.Options) (addr string, stop func() error) {
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	return s.Addr().String(), func() error { cancel(); return <-done }
+}
+
+// With a token only who has it is answered, from wherever, and the one that is in the file now.
+func TestToken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	o := options()
+	o.TokenFile, o.Pprof = file, true
+	ask := func(path, authorization string) int {
+		return get(t, o, http.MethodGet, path, func(r *http.Request) {
+			r.RemoteAddr, r.Host = "10.0.0.7:4711", "enricher:8080"
+			if authorization != "" {
+				r.Header.Set("Authorization", authorization)
+			}
+		}).Code
+	}
+	write := func(content string) { require.NoError(t, os.WriteFile(file, []byte(content), 0o600)) }
+	assert.Equal(t, http.StatusServiceUnavailable, ask("/status", "Bearer "), "no file")
+	for _, empty := range []string{"", " \n"} {
+		write(empty)
+		assert.Equal(t, http.StatusServiceUnavailable, ask("/status", "Bearer "), "an empty token is none")
+	}
+	write(strings.Repeat("x", 5000))
+	assert.Equal(t, http.StatusServiceUnavailable, ask("/status", "Bearer "+strings.Repeat("x", 5000)))
+	require.ErrorContains(t, admin.New(o).Listen(t.Context()), "admin.token_file", "found at start")
+
+	write("s3cret\n")
+	for authorization, code := range map[string]int{
+		"Bearer s3cret": 200, "bearer s3cret": 200, "": 401, "Bearer": 401, "Bearer ": 401, "Bearer s3cre": 401, "Bearer s3cret2": 401, "Basic s3cret": 401, "s3cret": 401,
+	} {
+		for _, path := range []string{"/status", "/debug/pprof/", "/debug/pprof/goroutine"} {
+			assert.Equal(t, code, ask(path, authorization), "%s with %q", path, authorization)
+		}
+		assert.Equal(t, http.StatusOK, ask("/livez", authorization), "public")
+		assert.Equal(t, http.StatusOK, ask("/metrics", authorization), "public")
+	}
+	assert.Equal(t, http.StatusNotFound, ask("/debug/pprof/cmdline", "Bearer s3cret"))
+	w := get(t, o, http.MethodGet, "/status", nil)
+	assert.Equal(t, http.StatusUnauthorized, w.Code, "loopback clients need it too")
+	assert.Equal(t, "Bearer", w.Header().Get("WWW-Authenticate"))
+	assert.NotContains(t, w.Body.String(), "s3cret")
+	write("other")
+	assert.Equal(t, http.StatusUnauthorized, ask("/status", "Bearer s3cret"), "the former one")
+	assert.Equal(t, http.StatusOK, ask("/status", "Bearer other"))
+}
+
+func TestProfilesAreOffAndGuarded(t *testing.T) {
+	o := options()
+	assert.Equal(t, http.StatusNotFound, get(t, o, http.MethodGet, "/debug/pprof/", nil).Code)
+	o.Pprof = true
+	assert.Equal(t, http.StatusOK, get(t, o, http.MethodGet, "/debug/pprof/", nil).Code)
+	elsewhere := func(r *http.Request) { r.RemoteAddr = "10.0.0.7:4711" }
+	assert.Equal(t, http.StatusForbidden, get(t, o, http.MethodGet, "/debug/pprof/heap", elsewhere).Code)
 }
 
 func TestServe(t *testing.T) {

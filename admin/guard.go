@@ -19,7 +19,7 @@ import (
 func Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if detail := refusal(r); detail != "" {
-			writeError(w, nil, http.StatusForbidden, "loopback_only", detail)
+			writeError(w, http.StatusForbidden, "loopback_only", detail)
 			return
 		}
 		next.ServeHTTP(w, r)

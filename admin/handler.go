@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"net/http/pprof"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
@@ -23,11 +24,24 @@ func NewHandler(o Options) http.Handler {
 	mux.Handle("/livez", readOnly(http.HandlerFunc(live)))
 	mux.Handle("/readyz", readOnly(ready(o)))
 	mux.Handle("/metrics", readOnly(metrics))
-	mux.Handle("/status", Guard(readOnly(status(o))))
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		writeError(w, o.Logger, http.StatusNotFound, "not_found", "no such path: the server knows /livez, /readyz, /metrics and /status")
-	})
+	guard := Guard
+	if o.TokenFile != "" {
+		guard = func(next http.Handler) http.Handler { return Authorize(o.TokenFile, next) }
+	}
+	mux.Handle("/status", guard(readOnly(status(o))))
+	if o.Pprof {
+		mux.Handle("/debug/pprof/", guard(readOnly(http.HandlerFunc(pprof.Index))))
+		mux.Handle("/debug/pprof/profile", guard(readOnly(http.HandlerFunc(pprof.Profile))))
+		mux.Handle("/debug/pprof/trace", guard(readOnly(http.HandlerFunc(pprof.Trace))))
+		mux.Handle("/debug/pprof/symbol", guard(http.HandlerFunc(pprof.Symbol))) // pprof posts to it
+		mux.Handle("/debug/pprof/cmdline", guard(http.HandlerFunc(noPath)))      // arguments are nobody's business
+	}
+	mux.HandleFunc("/", noPath)
 	return mux
+}
+
+func noPath(w http.ResponseWriter, _ *http.Request) {
+	writeError(w, http.StatusNotFound, "not_found", "no such path: the server knows /livez, /readyz, /metrics and /status, and with admin.pprof /debug/pprof/")
 }
 
 func live(w http.ResponseWriter, _ *http.Request) {
@@ -60,7 +74,7 @@ func readOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			writeError(w, nil, http.StatusMethodNotAllowed, "method_not_allowed", "only GET and HEAD")
+			writeError(w, http.StatusMethodNotAllowed, "method_not_allowed", "only GET and HEAD")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -75,8 +89,8 @@ func header(w http.ResponseWriter) {
 }
 
 // writeError answers with a Reason, the form that /readyz uses too.
-func writeError(w http.ResponseWriter, log *slog.Logger, code int, reason, detail string) {
-	writeJSON(w, log, code, struct {
+func writeError(w http.ResponseWriter, code int, reason, detail string) {
+	writeJSON(w, nil, code, struct {
 		Error Reason `json:"error"`
 	}{Reason{reason, detail}})
 }

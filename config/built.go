@@ -30,9 +30,7 @@ func notBuilt() []unbuiltKey {
 		{key: "output.format", built: json},
 		{key: "dead_letter.max_rate"},
 		{key: "processing.ordering", built: []string{"ordered"}},
-		{key: "admin.token_file"},
 		{key: "admin.tls"},
-		{key: "admin.pprof"},
 	}
 }
 

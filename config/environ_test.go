@@ -67,7 +67,7 @@ func TestEnvironmentProblems(t *testing.T) {
 		"empty element":        {[]string{"ENRICHER_INPUT__TOPICS=a,"}, "ENRICHER_INPUT__TOPICS: input.topics[1]: is empty (such as orders)\n"},
 		"not a bool":           {[]string{"ENRICHER_KAFKA__CREATE_TOPICS=1"}, "ENRICHER_KAFKA__CREATE_TOPICS: kafka.create_topics: \"1\" is not a bool (true)\n"},
 		"empty required":       {[]string{"ENRICHER_INPUT__GROUP="}, "ENRICHER_INPUT__GROUP: input.group: is empty (such as orders-enricher)\n"},
-		"not built":            {[]string{"ENRICHER_ADMIN__PPROF=false"}, "ENRICHER_ADMIN__PPROF: admin.pprof: not built yet (leave it out)\n"},
+		"not built":            {[]string{"ENRICHER_DEAD_LETTER__MAX_RATE=0"}, "ENRICHER_DEAD_LETTER__MAX_RATE: dead_letter.max_rate: not built yet (leave it out)\n"},
 		"below what isn't":     {[]string{"ENRICHER_ADMIN__TLS__CERT_FILE="}, "ENRICHER_ADMIN__TLS__CERT_FILE: admin.tls.cert_file: not built yet (leave it out)\n"},
 		"value not built":      {[]string{"ENRICHER_PROCESSING__ORDERING=unordered"}, "ENRICHER_PROCESSING__ORDERING: processing.ordering: \"unordered\" is not built yet (ordered)\n"},
 		"found in a check":     {[]string{"ENRICHER_OUTPUT__TOPIC=orders"}, "ENRICHER_OUTPUT__TOPIC: output.topic: \"orders\" is also an input topic (a topic other than input.topics[0])\n"},

@@ -76,6 +76,7 @@ func newApp(cfg *config.Config, v versionInfo, log *slog.Logger) (*app, error) {
 	a.facts = pipeline.NewMetrics(a.registry)
 	a.admin = admin.New(admin.Options{
 		Address: cfg.Admin.Listen, Ready: a.reasons, Status: func() any { return a.status() }, Gatherer: a.registry, Logger: log.With("part", "admin"),
+		TokenFile: cfg.Admin.TokenFile, Pprof: cfg.Admin.Pprof,
 	})
 	return a, nil
 }
