@@ -125,6 +125,9 @@ func TestGuard(t *testing.T) {
 		"rebinding":                   {"127.0.0.1:1", "evil.example:8080", "", 403, "DNS rebinding"},
 		"rebinding, localhost within": {"127.0.0.1:1", "localhost.evil.example", "", 403, "DNS rebinding"},
 		"rebinding, notlocalhost":     {"127.0.0.1:1", "notlocalhost", "", 403, "DNS rebinding"},
+		"typed by a person":           {"127.0.0.1:1", "localhost", "Sec-Fetch-Site: none", 200, ""},
+		"another site":                {"127.0.0.1:1", "localhost", "Sec-Fetch-Site: cross-site", 403, "another site"},
+		"another port":                {"127.0.0.1:1", "localhost", "Sec-Fetch-Site: same-site", 403, "another site"},
 		"proxy":                       {"127.0.0.1:1", "localhost", "X-Forwarded-For", 403, "forwarded by a proxy"},
 		"proxy, RFC 7239":             {"127.0.0.1:1", "localhost", "Forwarded", 403, "forwarded by a proxy"},
 	}
@@ -132,7 +135,10 @@ func TestGuard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			edit := func(r *http.Request) {
 				r.RemoteAddr, r.Host = c.remote, c.host
-				if c.header != "" {
+				switch name, value, given := strings.Cut(c.header, ": "); {
+				case given:
+					r.Header.Set(name, value)
+				case c.header != "":
 					r.Header.Set(c.header, "for=10.0.0.7")
 				}
 			}
@@ -185,6 +191,11 @@ func TestToken(t *testing.T) {
 	write(strings.Repeat("x", 5000))
 	assert.Equal(t, http.StatusServiceUnavailable, ask("/status", "Bearer "+strings.Repeat("x", 5000)))
 	require.ErrorContains(t, admin.New(o).Listen(t.Context()), "admin.token_file", "found at start")
+	pipe := o
+	pipe.TokenFile = filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe.TokenFile, 0o600))
+	require.ErrorContains(t, admin.New(pipe).Listen(t.Context()), "not a regular file", "it does not wait for a writer")
+	assert.NotContains(t, get(t, pipe, http.MethodGet, "/status", nil).Body.String(), pipe.TokenFile, "paths are for the log")
 
 	write("s3cret\n")
 	for authorization, code := range map[string]int{

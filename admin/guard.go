@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// Guard lets only clients of this machine through; others get 403 with the reason. Three things must hold:
+// Guard lets only clients of this machine through; others get 403 with the reason. Four things must hold:
 //
 //   - The connection comes from a loopback address. `kubectl port-forward`, `ssh -L` and a shell in the container do; a published port of a container
 //     (`docker run -p`) does not.
 //   - The Host header is `localhost`, a name below it, or an IP address, whatever the port. A web page that points its own name at 127.0.0.1 (DNS
 //     rebinding) makes a browser on this machine send that name, so names are refused. Port-forwards to another port or address still work; a proxy on this
 //     machine that keeps the outer name does not.
+//   - No page of another site made the browser ask: it could not read the answer, but a profile costs.
 //   - No header says that the request was forwarded for somebody else. A proxy on this machine, or the side car of a service mesh, connects from loopback
 //     whoever is behind it.
 func Guard(next http.Handler) http.Handler {
@@ -33,6 +34,9 @@ func refusal(r *http.Request) string {
 	}
 	if !localHost(r.Host) {
 		return "the Host header must be localhost or an IP address (protection against DNS rebinding)"
+	}
+	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
+		return "a page of another site made the browser ask for this"
 	}
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip"} {
 		if r.Header.Get(name) != "" {

@@ -26,7 +26,7 @@ func NewHandler(o Options) http.Handler {
 	mux.Handle("/metrics", readOnly(metrics))
 	guard := Guard
 	if o.TokenFile != "" {
-		guard = func(next http.Handler) http.Handler { return Authorize(o.TokenFile, next) }
+		guard = func(next http.Handler) http.Handler { return Authorize(o.TokenFile, o.Logger, next) }
 	}
 	mux.Handle("/status", guard(readOnly(status(o))))
 	if o.Pprof {

@@ -7,22 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
 )
 
-// maxToken bounds a token file; it also keeps a wrong path, to a device, from being read for ever.
+// maxToken bounds a token file.
 const maxToken = 4 << 10
 
 // Authorize lets only requests through that carry the token in a file (`Authorization: Bearer TOKEN`), from wherever they come; others get 401. The file is
 // read for every one of them, so a token that is replaced counts at once and nothing has to be started again. White space around the token is not part of
-// it. A file that can't be read, or is empty, lets nobody through: 503.
-func Authorize(file string, next http.Handler) http.Handler {
+// it. A file that can't be read, or is empty, lets nobody through: 503, with the reason in the log only.
+func Authorize(file string, log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		want, err := readToken(file)
 		if err != nil {
-			writeError(w, http.StatusServiceUnavailable, "token_unreadable", err.Error())
+			log.WarnContext(r.Context(), "a request is refused, the token can't be read", "error", err)
+			writeError(w, http.StatusServiceUnavailable, "token_unreadable", "the token can't be read: the log says why")
 			return
 		}
 		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -43,6 +45,13 @@ func same(given, want string) bool {
 
 // readToken never says in an error what is in the file.
 func readToken(file string) (string, error) {
+	info, err := os.Stat(file) // follows links, which mounted secrets are
+	if err != nil {
+		return "", fmt.Errorf("read admin.token_file: %w", err)
+	}
+	if !info.Mode().IsRegular() { // a pipe would block
+		return "", errors.New("admin.token_file " + file + " is not a regular file")
+	}
 	f, err := os.Open(file)
 	if err != nil {
 		return "", fmt.Errorf("read admin.token_file: %w", err)

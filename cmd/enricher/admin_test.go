@@ -33,3 +33,12 @@ func TestAdminToken(t *testing.T) {
 	assert.Equal(t, exitDone, r.end(t), r.stderr)
 	assert.NotContains(t, r.stderr.String(), "s3cret")
 }
+
+func TestOnLoopback(t *testing.T) {
+	for listen, want := range map[string]bool{
+		"127.0.0.1:8080": true, "[::1]:8080": true, "localhost:8080": true, "127.1.2.3:0": true,
+		":8080": false, "0.0.0.0:8080": false, "[::]:8080": false, "10.0.0.7:8080": false, "enricher:8080": false,
+	} {
+		assert.Equal(t, want, onLoopback(listen), listen)
+	}
+}

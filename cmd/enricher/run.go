@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -55,6 +56,9 @@ func runService(ctx context.Context, file string, environ []string, stderr io.Wr
 	if cfg.Kafka.SASL.Mechanism == "PLAIN" && !cfg.Kafka.TLS.Enabled {
 		log.WarnContext(ctx, "the password crosses the network in the clear: set kafka.tls.enabled, or a SCRAM mechanism", "key", "kafka.sasl.mechanism")
 	}
+	if cfg.Admin.TokenFile != "" && !onLoopback(cfg.Admin.Listen) {
+		log.WarnContext(ctx, "the token of the admin server crosses the network in the clear: let a proxy or a mesh encrypt it, or listen on 127.0.0.1", "key", "admin.listen")
+	}
 	stop := context.AfterFunc(ctx, func() {
 		log.InfoContext(ctx, "stopping", "cause", context.Cause(ctx).Error(), "grace", cfg.Processing.ShutdownGrace.String())
 	})
@@ -88,4 +92,11 @@ func limitMemory(ctx context.Context, memory int64, environ []string, log *slog.
 	}
 	debug.SetMemoryLimit(limit)
 	log.InfoContext(ctx, "memory limit is store.memory and the runtime's share", "limit", config.Size(limit).String(), "runtime", config.Size(runtimeMemory).String())
+}
+
+// onLoopback reports whether an address to listen on can be reached from this machine only.
+func onLoopback(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
