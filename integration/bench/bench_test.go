@@ -88,6 +88,17 @@ func TestTableOfFirstLoad(t *testing.T) {
 	assert.NotContains(t, out, "passthrough")
 }
 
+func TestLatencyOfChanges(t *testing.T) {
+	out, err := small(t, t.Context(), t.Output(), "-json", "-cases", "^latency$", "-changes", "20")
+	require.NoError(t, err)
+	var r result
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	require.NotNil(t, r.Latency)
+	assert.Equal(t, 20, r.Latency.Changes)
+	assert.LessOrEqual(t, r.Latency.Median, r.Latency.P99)
+	assert.Empty(t, r.Load.Rounds)
+}
+
 // stopper ends the run when the log shows a word.
 type stopper struct {
 	word string
@@ -110,7 +121,7 @@ func TestInterruptLeavesNothing(t *testing.T) {
 }
 
 func TestRefusedArguments(t *testing.T) {
-	for _, args := range [][]string{{"-cases", "dual"}, {"-cases", "["}, {"-rows", "0"}, {"-facts", "999999999"}, {"-rounds", "0"}, {"more"}} {
+	for _, args := range [][]string{{"-cases", "dual"}, {"-cases", "["}, {"-rows", "0"}, {"-facts", "999999999"}, {"-rounds", "0"}, {"-changes", "0"}, {"more"}} {
 		assert.Error(t, run(t.Context(), args, io.Discard, io.Discard), args)
 	}
 }

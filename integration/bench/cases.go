@@ -67,22 +67,28 @@ func allCases() []benchCase {
 	)
 }
 
-// chooseCases keeps the cases whose names match; load tells whether the first load does.
-func chooseCases(pattern string) (chosen []benchCase, load bool, err error) {
+// choice is what -cases chooses.
+type choice struct {
+	cases         []benchCase
+	load, latency bool
+}
+
+// chooseCases keeps what has a name that matches.
+func chooseCases(pattern string) (c choice, err error) {
 	re, err := regexp.Compile(pattern)
 	if err != nil {
-		return nil, false, fmt.Errorf("-cases: %w", err)
+		return c, fmt.Errorf("-cases: %w", err)
 	}
-	for _, c := range allCases() {
-		if re.MatchString(c.name()) {
-			chosen = append(chosen, c)
+	for _, candidate := range allCases() {
+		if re.MatchString(candidate.name()) {
+			c.cases = append(c.cases, candidate)
 		}
 	}
-	load = re.MatchString(loadCase)
-	if len(chosen) == 0 && !load {
-		return nil, false, fmt.Errorf("-cases %s: there is no such case", pattern)
+	c.load, c.latency = re.MatchString(loadCase), re.MatchString(latencyCase)
+	if len(c.cases) == 0 && !c.load && !c.latency {
+		return c, fmt.Errorf("-cases %s: there is no such case", pattern)
 	}
-	return chosen, load, nil
+	return c, nil
 }
 
 // configuration is the file of a service: what a person would write, with defaults for the rest.

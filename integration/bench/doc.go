@@ -1,6 +1,6 @@
 // Command bench measures the enricher binary:
 //
-//	go run ./integration/bench [-rows N] [-facts N] [-rounds N] [-cases REGEXP] [-json]
+//	go run ./integration/bench [-rows N] [-facts N] [-rounds N] [-cases REGEXP] [-broker HOST:PORT] [-json]
 //
 // # What it runs
 //
@@ -14,6 +14,9 @@
 //   - 5ms: the broker sees every request 5 ms late, as over a network; requests on one connection may be on their way at the same time
 //
 // A fact is about 300 bytes of JSON; a lookup reads two fields of it and adds three columns of a row of about 200 bytes.
+//
+// The case "latency" is of another kind: it changes rows, and measures how long after the acknowledgment a fact is written that sees the change (with
+// -broker on that one).
 //
 // # The yardstick
 //
@@ -37,6 +40,7 @@
 //	data.go         rows, facts, keys
 //	cases.go        the cases, the configuration of each
 //	service.go      one run of the binary: first load, or facts
+//	latency.go      from a change to the first fact that sees it
 //	passthrough.go  the yardstick, a role of the same program
 //	broker.go       the broker, a role of the same program
 //	measure.go      samples and what follows from them, pure

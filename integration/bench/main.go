@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -15,14 +16,18 @@ import (
 const (
 	maxRows  = 10_000_000
 	maxFacts = 5_000_000
+	// maxChanges bounds the time: each takes about a commit interval.
+	maxChanges = 10_000
 )
 
 // options are the flags.
 type options struct {
 	rows, facts, rounds int
+	changes             int
 	cases               string
 	binary              string
 	json                bool
+	broker              string
 }
 
 func main() {
@@ -44,7 +49,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	cases, load, err := chooseCases(o.cases)
+	chosen, err := chooseCases(o.cases)
 	if err != nil {
 		return err
 	}
@@ -58,7 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	result, err := w.measure(ctx, o, cases, load)
+	result, err := w.measure(ctx, o, chosen)
 	if err != nil {
 		return err
 	}
@@ -75,7 +80,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.rows, "rows", 1_000_000, "rows of the dimension")
 	flags.IntVar(&o.facts, "facts", 600_000, "facts of one run")
 	flags.IntVar(&o.rounds, "rounds", 3, "how often everything is repeated")
-	flags.StringVar(&o.cases, "cases", ".", "run the cases whose names match this regular expression, and repeat the first load when \""+loadCase+"\" does; names are like uniform/exactly_once, zipf/at_least_once/5ms")
+	flags.IntVar(&o.changes, "changes", 300, "changes whose latency is measured")
+	flags.StringVar(&o.cases, "cases", ".", "run the cases whose names match this regular expression, repeat the first load when \""+loadCase+"\" does, and measure the latency of changes when \""+latencyCase+"\" does; names are like uniform/exactly_once, zipf/at_least_once/5ms")
+	flags.StringVar(&o.broker, "broker", "", "measure the case \""+latencyCase+"\" on this broker, host:port, instead of the fake one; its topics are removed after")
 	flags.StringVar(&o.binary, "binary", "", "measure this enricher instead of building one")
 	flags.BoolVar(&o.json, "json", false, "print JSON, with the values of all rounds")
 	if err := flags.Parse(args); err != nil {
@@ -88,6 +95,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("-rows: from %d to %d", sites, maxRows)
 	case o.facts < 1 || o.facts > maxFacts:
 		return o, fmt.Errorf("-facts: from 1 to %d (the broker keeps them in memory)", maxFacts)
+	case o.changes < 1 || o.changes > maxChanges:
+		return o, fmt.Errorf("-changes: from 1 to %d", maxChanges)
 	case o.rounds < 1:
 		return o, errors.New("-rounds: at least 1")
 	}
@@ -95,31 +104,48 @@ func parse(args []string, stderr io.Writer) (options, error) {
 }
 
 // measure fills the topics and runs the first loads and the cases, in rounds.
-func (w *world) measure(ctx context.Context, o options, cases []benchCase, load bool) (*result, error) {
-	r := newResult(o, cases)
-	if err := w.fill(ctx, cases); err != nil {
-		return nil, err
-	}
-	for round := range o.rounds {
-		if load || round == 0 {
-			l, err := w.firstLoad(ctx)
-			if err != nil {
-				return nil, fmt.Errorf("first load: %w", err)
-			}
-			w.note("round %d of %d: first load: %.0f rows/s", round+1, o.rounds, l.RowsPerSecond)
-			r.Load.Rounds = append(r.Load.Rounds, l)
+func (w *world) measure(ctx context.Context, o options, c choice) (*result, error) {
+	r := newResult(o, c.cases)
+	if c.latency {
+		l, err := w.changeLatency(ctx, cmp.Or(o.broker, w.address), o.changes)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", latencyCase, err)
 		}
-		for i, c := range cases {
-			pair, err := w.pair(ctx, c, round%2 == 1)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", c.name(), err)
-			}
-			w.note("round %d of %d: %s: %.0f facts/s, %.2f of the passthrough", round+1, o.rounds, c.name(), pair.Enricher.FactsPerSecond, pair.Ratio)
-			r.Cases[i].Rounds = append(r.Cases[i].Rounds, pair)
+		r.Latency = &l
+	}
+	if c.load || len(c.cases) > 0 {
+		if err := w.measureRounds(ctx, o, c, r); err != nil {
+			return nil, err
 		}
 	}
 	r.finish()
 	return r, nil
+}
+
+// measureRounds fills the topics and runs the first loads and the cases.
+func (w *world) measureRounds(ctx context.Context, o options, c choice, r *result) error {
+	if err := w.fill(ctx, c.cases); err != nil {
+		return err
+	}
+	for round := range o.rounds {
+		if c.load || round == 0 {
+			l, err := w.firstLoad(ctx)
+			if err != nil {
+				return fmt.Errorf("first load: %w", err)
+			}
+			w.note("round %d of %d: first load: %.0f rows/s", round+1, o.rounds, l.RowsPerSecond)
+			r.Load.Rounds = append(r.Load.Rounds, l)
+		}
+		for i, of := range c.cases {
+			pair, err := w.pair(ctx, of, round%2 == 1)
+			if err != nil {
+				return fmt.Errorf("%s: %w", of.name(), err)
+			}
+			w.note("round %d of %d: %s: %.0f facts/s, %.2f of the passthrough", round+1, o.rounds, of.name(), pair.Enricher.FactsPerSecond, pair.Ratio)
+			r.Cases[i].Rounds = append(r.Cases[i].Rounds, pair)
+		}
+	}
+	return nil
 }
 
 // pair is a case and its passthrough, one after the other.

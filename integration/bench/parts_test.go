@@ -162,8 +162,11 @@ func TestCasesHaveNames(t *testing.T) {
 	}
 	assert.Len(t, names, 16)
 	assert.True(t, names["uniform/exactly_once"] && names["three/at_least_once/5ms"])
-	chosen, load, err := chooseCases("^zipf/")
+	c, err := chooseCases("^zipf/")
 	require.NoError(t, err)
-	assert.Len(t, chosen, 4)
-	assert.False(t, load)
+	assert.Len(t, c.cases, 4)
+	assert.False(t, c.load || c.latency)
+	c, err = chooseCases("^latency$")
+	require.NoError(t, err)
+	assert.Equal(t, choice{latency: true}, c)
 }

@@ -20,6 +20,8 @@ type result struct {
 	Load    loadLine      `json:"first_load"`
 	Cases   []*caseLine   `json:"cases"`
 	Compare []compareLine `json:"exactly_once_of_at_least_once"`
+	// Latency of changes; nil when it was not measured.
+	Latency *latencyResult `json:"latency,omitempty"`
 
 	began time.Time
 }
@@ -76,10 +78,13 @@ func newResult(o options, cases []benchCase) *result {
 	return r
 }
 
-// finish works the medians out; every line has at least one round.
+// finish works the medians out; every line has at least one round, or there is no line.
 func (r *result) finish() {
 	r.Machine.LoadAfter = loadAverage()
 	r.Took = time.Since(r.began).Seconds()
+	if len(r.Load.Rounds) == 0 {
+		return
+	}
 	l := &r.Load
 	l.RowsPerSecond = spreadBy(l.Rounds, func(r loadResult) float64 { return r.RowsPerSecond })
 	l.CPUMicros = spreadBy(l.Rounds, func(r loadResult) float64 { return r.CPUMicros })
@@ -134,6 +139,13 @@ func (r *result) writeTable(out io.Writer) error {
 	fmt.Fprintf(out, "Median (least .. greatest) of %d rounds. The broker and the driver run on the same cores: compare ratios, and distrust what is within the range.\n", r.Rounds)
 	fmt.Fprintln(out, "By CPU: the ratio that the CPU times of all own processes give, for a machine that is busy elsewhere (last column) slows the two unevenly.")
 	fmt.Fprintln(out)
+	if l := r.Latency; l != nil {
+		fmt.Fprintf(out, "latency of a change, from its acknowledgment to the first fact that sees it, over %d changes: p50 %.1f ms, p99 %.1f ms, at most %.1f ms\n\n",
+			l.Changes, l.Median, l.P99, l.Most)
+	}
+	if len(r.Load.Rounds) == 0 {
+		return nil
+	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "first load\trows/s\tCPU µs/row\tRssAnon MiB after\tpeak\tdisk MiB")
 	l := r.Load
