@@ -48,6 +48,11 @@
 // what marks it as not done goes with the last of them. The only goroutine this package starts besides is one that waits for the views of a
 // generation that was replaced. Close waits for both.
 //
+// # Cache
+//
+// What views looked up of a complete generation is kept in memory, bounded (Options.CacheBytes): rows, groups of rows, and that there is none. A view
+// takes only what its own snapshot has; cache says how. It belongs to its generation and goes with it.
+//
 // # Generations
 //
 // A generation that is loaded beside another one (Begin) has the file LOADING in its folder from the first moment. To publish it is to complete it,
